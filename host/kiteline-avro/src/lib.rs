@@ -1,0 +1,1 @@
+//! Avro schemas compiled to plans; the row contract's buffers.

@@ -1,0 +1,1 @@
+//! The outside world, folders named by stage.

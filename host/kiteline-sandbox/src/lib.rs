@@ -1,0 +1,1 @@
+//! Plugins in a wasmtime sandbox.
