@@ -312,6 +312,8 @@ pub enum StoreRequest {
     Read(Vec<Key>),
     /// Catch up, then list and read the live members. Answered by [`StoreAnswer::Members`].
     Members,
+    /// Catch up, then list and read the checkpoints of all partitions. Answered by [`StoreAnswer::Checkpoints`].
+    Checkpoints,
     /// Do all of it or nothing. Answered by [`StoreAnswer::Done`], [`StoreAnswer::Refused`] or [`StoreAnswer::Unknown`].
     Multi(Vec<Op>),
 }
@@ -323,6 +325,8 @@ pub enum StoreAnswer {
     Nodes(Vec<Found>),
     /// The live members with their nodes and versions.
     Members(Vec<(MemberId, MemberRecord, i32)>),
+    /// Every partition node, by partition.
+    Checkpoints(Vec<(TopicPartition, Found)>),
     /// Done; the version of each operation's node (that of the check, for a check; -1 for a delete).
     Done(Vec<i32>),
     /// Nothing was done: the operation with this index does not hold. It is the first that does not; others may not either.
