@@ -1,1 +1,2 @@
 //! Plugins in a wasmtime sandbox.
+mod wit;

@@ -1,0 +1,2 @@
+//! x
+pub(crate) mod since_v0_1_0;
