@@ -1,1 +1,12 @@
-//! The outside world, folders named by stage.
+//! The outside world, folders named by stage: where records come from, how their bytes become values, where outputs go, where
+//! checkpoints live. Nothing here decides anything about order, commits or retries: each connector does what it is told and
+//! reports what came of it, as data. The decisions are the engine's; the wiring is the driver's.
+
+pub mod decode;
+pub mod sink;
+
+pub mod checkpoint;
+
+mod error;
+
+pub use error::Error;
