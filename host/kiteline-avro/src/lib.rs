@@ -1,1 +1,18 @@
-//! Avro schemas compiled to plans; the row contract's buffers.
+//! Avro schemas compiled to plans, and the buffers of the row contract: bytes that producers wrote become rows, rows that guests
+//! wrote become bytes. Knows no connector, no sandbox and no registry. Everything it reads may be hostile: each datum gives a value
+//! or an error with its position, in bounded memory, time and depth.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod layout;
+mod limits;
+mod schema;
+
+pub use error::{DatumCode, DatumError, PlanError, Reason, SchemaError};
+pub use layout::{Field, Kind, Layout, LayoutNode};
+pub use limits::Limits;
+pub use schema::{
+    EnumType, FixedType, Logical, RecordType, Schema, SchemaField, SchemaId, SchemaKind,
+    SchemaNode, TypeName,
+};
