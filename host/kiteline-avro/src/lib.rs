@@ -4,14 +4,20 @@
 
 #![forbid(unsafe_code)]
 
+mod encode;
 mod error;
 mod layout;
 mod limits;
+mod patch;
+mod refs;
 mod schema;
 
+pub use encode::Encoder;
 pub use error::{DatumCode, DatumError, PlanError, Reason, SchemaError};
 pub use layout::{Field, Kind, Layout, LayoutNode};
 pub use limits::Limits;
+pub use patch::Patcher;
+pub use refs::{Budget, EntryCheck, EntryError, OUTPUT_BIT, OUTPUT_LOW, Refs};
 pub use schema::{
     EnumType, FixedType, Logical, RecordType, Schema, SchemaField, SchemaId, SchemaKind,
     SchemaNode, TypeName,
