@@ -1,1 +1,12 @@
-//! The kiteline program.
+//! The kiteline program as a library: arguments in, exit code out.
+
+pub mod error;
+pub mod layout;
+pub mod output;
+pub mod secrets;
+
+pub mod config;
+
+mod cli;
+
+pub use cli::run;

@@ -64,6 +64,24 @@ pub fn has_reference(text: &str) -> bool {
     text.replace("$${", "").contains("${")
 }
 
+/// `text` with everything but its references hidden.
+pub fn masked(text: &str) -> String {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let end = rest[at..].find('}').map_or(rest.len(), |end| at + end + 1);
+        if at > 0 {
+            parts.push("***");
+        }
+        parts.push(&rest[at..end]);
+        rest = &rest[end..];
+    }
+    if !rest.is_empty() {
+        parts.push("***");
+    }
+    parts.concat()
+}
+
 /// Replaces every reference in `text`; `$${` stands for a plain `${`.
 ///
 /// `${env:NAME}` is the environment variable, `${file:PATH}` the content of a file of at most 64 KiB without its last
@@ -136,6 +154,8 @@ mod tests {
         check("${vault:pw}", Err("a reference is `${env:NAME}` or `${file:PATH}`, not `${vault:pw}`"));
         check("${env:KITELINE_NOT_THERE}", Err("the environment variable \"KITELINE_NOT_THERE\" is not set"));
         check("${file:none}", Err("the secret file \"none\" cannot be read"));
+        assert_eq!(masked("user:${file:pw}!"), "***${file:pw}***");
+        assert_eq!(masked("hunter2"), "***");
         assert_eq!(format!("{:?} {}", Secret::new("x"), Secret::new("x")), "*** ***");
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -246,11 +246,9 @@ pub struct TransformLimits {
     pub call_deadline_ms: u32,
     /// Memory and tables of one instance together, in bytes.
     pub memory_bytes: u64,
-    /// Stack of one call, in bytes.
-    pub stack_bytes: u32,
-    /// One output buffer, in bytes.
+    /// Output buffers of one batch together, in bytes.
     pub emit_bytes_max: u32,
-    /// Entries of one output buffer.
+    /// Output entries of one batch.
     pub emit_entries_max: u32,
     /// Encoded outputs of one batch, in bytes.
     pub output_bytes_max: u32,
@@ -263,10 +261,9 @@ pub struct TransformLimits {
 impl Default for TransformLimits {
     fn default() -> Self {
         Self {
-            call_deadline_ms: 1_000,
+            call_deadline_ms: 100,
             memory_bytes: 64 << 20,
-            stack_bytes: 512 << 10,
-            emit_bytes_max: 4 << 20,
+            emit_bytes_max: 8 << 20,
             emit_entries_max: 65_536,
             output_bytes_max: 32 << 20,
             record_bytes_max: 1 << 20,
