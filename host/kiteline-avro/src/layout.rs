@@ -117,7 +117,7 @@ impl Layout {
             boxed: boxed(schema),
         };
         builder.node(SchemaId::ROOT, false, 0)?;
-        builder.measure_nullables();
+        builder.measure()?;
         let nodes = builder.nodes;
         let fingerprint = format!("{:016x}", fnv1a(table(&nodes).as_bytes()));
         Ok(Layout {
@@ -254,7 +254,8 @@ impl Builder<'_> {
                         number: 0,
                     });
                 }
-                return self.measure_struct(index, fields);
+                self.nodes[index as usize].kind = Kind::Struct(fields.into());
+                return Ok(index);
             }
         };
         self.add(kind, id)
@@ -276,7 +277,7 @@ impl Builder<'_> {
             return Err(self.limit(id, "layout nodes", LAYOUT_NODES_MAX as u64));
         }
         self.nodes.push(LayoutNode {
-            slots: u32::from(!matches!(kind, Kind::Null)),
+            slots: 0,
             kind,
             name: None,
             logical: self.schema.node(id).logical.clone(),
@@ -287,52 +288,75 @@ impl Builder<'_> {
         Ok(self.nodes.len() as u32 - 1)
     }
 
-    /// Closes a struct: what lies in place in it is closed before, since a record that reaches itself is boxed.
-    fn measure_struct(&mut self, index: u32, mut fields: Vec<Field>) -> Result<u32, SchemaError> {
-        let (mut slots, mut null_bits, mut numbers) = (0u32, 0u32, 0u32);
-        for field in &mut fields {
-            (field.slot, field.null_bit, field.number) = (slots, null_bits, numbers);
-            let inner = self.widths(field.node);
-            slots = slots.saturating_add(inner.0);
-            null_bits = null_bits.saturating_add(inner.1);
-            numbers = numbers.saturating_add(inner.2).saturating_add(1);
+    /// Widths, once the table is whole: a struct in a cell of another one may hold that one in place, so no order of building would do.
+    /// What lies in place is measured first; a record that reaches itself so is boxed, hence there is no cycle. Names let a flat
+    /// text nest deeply, hence a stack of its own.
+    fn measure(&mut self) -> Result<(), SchemaError> {
+        let mut done = vec![false; self.nodes.len()];
+        let mut stack = Vec::new();
+        for root in 0..self.nodes.len() as u32 {
+            stack.push(root);
+            while let Some(&index) = stack.last() {
+                if done[index as usize] {
+                    stack.pop();
+                    continue;
+                }
+                let waiting = stack.len();
+                match &self.nodes[index as usize].kind {
+                    Kind::Nullable(inner) if !done[*inner as usize] => stack.push(*inner),
+                    Kind::Struct(fields) => {
+                        stack.extend(
+                            fields
+                                .iter()
+                                .map(|field| field.node)
+                                .filter(|node| !done[*node as usize]),
+                        );
+                    }
+                    _ => {}
+                }
+                if stack.len() == waiting {
+                    self.measure_node(index)?;
+                    done[index as usize] = true;
+                }
+            }
         }
-        let node = &mut self.nodes[index as usize];
-        node.kind = Kind::Struct(fields.into());
-        (node.slots, node.null_bits, node.numbers) = (slots, null_bits, numbers);
-        let id = node.schema;
-        if slots > STRUCT_SLOTS_MAX {
-            return Err(self.limit(id, "slots of a struct", STRUCT_SLOTS_MAX.into()));
-        }
-        if numbers > STRUCT_NUMBERS_MAX || null_bits > STRUCT_NUMBERS_MAX {
-            return Err(self.limit(id, "fields of a struct", STRUCT_NUMBERS_MAX.into()));
-        }
-        Ok(index)
+        Ok(())
     }
 
-    /// Slots, null bits and numbers of a node. A nullable is measured through to what it holds, which is no nullable.
-    fn widths(&self, index: u32) -> (u32, u32, u32) {
-        let node = &self.nodes[index as usize];
-        match node.kind {
+    /// The width of a node whose parts in place are measured.
+    fn measure_node(&mut self, index: u32) -> Result<(), SchemaError> {
+        let (mut slots, mut null_bits, mut numbers) = (0u32, 0u32, 0u32);
+        match self.nodes[index as usize].kind.clone() {
+            Kind::Null => {}
             Kind::Nullable(inner) => {
                 let inner = &self.nodes[inner as usize];
-                (
-                    inner.slots,
-                    inner.null_bits.saturating_add(1),
-                    inner.numbers,
-                )
+                slots = inner.slots;
+                null_bits = inner.null_bits.saturating_add(1);
+                numbers = inner.numbers;
             }
-            _ => (node.slots, node.null_bits, node.numbers),
+            Kind::Struct(fields) => {
+                let mut fields = fields.to_vec();
+                for field in &mut fields {
+                    (field.slot, field.null_bit, field.number) = (slots, null_bits, numbers);
+                    let inner = &self.nodes[field.node as usize];
+                    slots = slots.saturating_add(inner.slots);
+                    null_bits = null_bits.saturating_add(inner.null_bits);
+                    numbers = numbers.saturating_add(inner.numbers).saturating_add(1);
+                }
+                let id = self.nodes[index as usize].schema;
+                if slots > STRUCT_SLOTS_MAX {
+                    return Err(self.limit(id, "slots of a struct", STRUCT_SLOTS_MAX.into()));
+                }
+                if numbers > STRUCT_NUMBERS_MAX || null_bits > STRUCT_NUMBERS_MAX {
+                    return Err(self.limit(id, "fields of a struct", STRUCT_NUMBERS_MAX.into()));
+                }
+                self.nodes[index as usize].kind = Kind::Struct(fields.into());
+            }
+            _ => slots = 1,
         }
-    }
-
-    /// Nullables last: as an item of an array, one may hold a struct that is closed after it.
-    fn measure_nullables(&mut self) {
-        for index in 0..self.nodes.len() {
-            let widths = self.widths(index as u32);
-            let node = &mut self.nodes[index];
-            (node.slots, node.null_bits, node.numbers) = widths;
-        }
+        let node = &mut self.nodes[index as usize];
+        (node.slots, node.null_bits, node.numbers) = (slots, null_bits, numbers);
+        Ok(())
     }
 
     fn limit(&self, id: SchemaId, what: &'static str, max: u64) -> SchemaError {
@@ -469,6 +493,13 @@ mod tests {
                 // a chain through a nullable is boxed as a field, and in place at the root
                 r#"{"type":"record","name":"N","fields":[{"name":"v","type":"int"},{"name":"n","type":["null","N"]}]}"#,
                 "struct-of N v:1:0:0:0 n:2:1:0:1 /2/1\nint /1/0\nnullable 3 /1/1\nboxed 0 /1/0\n",
+            ),
+            (
+                // a struct in a cell that holds the record around it in place: measured before that record is, it would be too narrow
+                r#"{"type":"record","name":"T","fields":[{"name":"c","type":{"type":"array","items":{"type":"record","name":"U","fields":
+                   [{"name":"t","type":["null","T"]},{"name":"b","type":"int"}]}}},{"name":"v","type":"int"}]}"#,
+                "struct-of T c:1:0:0:0 v:5:1:0:1 /2/0\narray-of 2 /1/0\nstruct-of U t:3:0:0:0 b:4:2:1:3 /3/1\nnullable 0 /2/1\n\
+                 int /1/0\nint /1/0\n",
             ),
             (
                 // an item that is nullable and holds the record that is still open
