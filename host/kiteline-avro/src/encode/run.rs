@@ -119,8 +119,8 @@ impl<'a> Sink<'a> {
 
     #[inline]
     fn bytes(&mut self, offset: u32, len: u32) -> Result<(), EntryError> {
-        self.room(len as usize)?;
         let bytes = self.refs.bytes(offset, len)?;
+        self.room(bytes.len())?;
         put_long(self.out, i64::from(len));
         self.out.extend_from_slice(bytes);
         Ok(())
@@ -128,8 +128,8 @@ impl<'a> Sink<'a> {
 
     #[inline]
     fn text(&mut self, offset: u32, len: u32) -> Result<(), EntryError> {
-        self.room(len as usize)?;
         let bytes = self.refs.bytes(offset, len)?;
+        self.room(bytes.len())?;
         if std::str::from_utf8(bytes).is_err() {
             self.idle = self.idle.saturating_add(u64::from(len));
             return Err(EntryCheck::Utf8.into());
