@@ -29,9 +29,9 @@ macro_rules! export {
                 }
                 fn flush() -> ::std::result::Result<(), ::std::string::String> {
                     $crate::__rt::flush(&RUNNING)
-        }
+                }
             }
-            $crate::__rt::export_rows!(KitelinePlugin with_types_in $crate::__rt::bindings);
+    $crate::__rt::export_rows!(KitelinePlugin with_types_in $crate::__rt::bindings);
         };
     };
 }

@@ -186,17 +186,31 @@ impl<T: Transform> Harness<T> {
         let pieces = self
             .run_buffer(&mut buffer.clone())
             .map_err(|fault| Error::new(fault.message))?;
+        self.read(&buffer, &pieces, &sources, records, &mut outcomes)?;
+        outcomes.withdraw();
+        Ok(outcomes)
+    }
+
+    /// Reads output buffers of a batch into `outcomes`. `sources[i]` is the index in `records` of row i.
+    ///
+    /// Errors: a buffer that a host would refuse.
+    pub fn read(
+        &self,
+        input: &[u8],
+        pieces: &[Vec<u8>],
+        sources: &[usize],
+        records: &[Record],
+        outcomes: &mut Outcomes,
+    ) -> Result {
         let reader = output::Reader {
-            input: &buffer,
+            input,
             layout: &self.input,
             ports: &self.ports,
             manifest: &self.manifest,
         };
-        for piece in &pieces {
-            reader.read(piece, &sources, records, &mut outcomes)?;
-        }
-        outcomes.withdraw();
-        Ok(outcomes)
+        pieces
+            .iter()
+            .try_for_each(|piece| reader.read(piece, sources, records, outcomes))
     }
 
     /// Runs an input buffer and gives the output buffers, as they cross the boundary.
