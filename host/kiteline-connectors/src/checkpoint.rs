@@ -197,5 +197,31 @@ pub(crate) fn answer(events: &Events, request: RequestId, answer: StoreAnswer, s
     events(StoreEvent::Answer { request, answer, sent_ms_ago });
 }
 
+/// Says the same thing at most once in [`NOTICE_MS_MIN`].
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    last: Option<(StoreEvent, u64)>,
+}
+
+/// Time before the same notice is given again, in milliseconds.
+const NOTICE_MS_MIN: u64 = 60_000;
+
+impl Notices {
+    /// Passes a notice on, unless it was the last one and not long ago.
+    pub(crate) fn tell(&mut self, events: &Events, notice: StoreEvent) {
+        let now_ms = boot_ms();
+        let again = self.last.as_ref().is_some_and(|(last, at)| *last == notice && now_ms - at < NOTICE_MS_MIN);
+        if !again {
+            events(notice.clone());
+            self.last = Some((notice, now_ms));
+        }
+    }
+
+    /// All is well: whatever comes next is news.
+    pub(crate) fn clear(&mut self) {
+        self.last = None;
+    }
+}
+
 /// What a read-only store says to a write.
 pub(crate) const READ_ONLY: &str = "the store was opened for reading only";

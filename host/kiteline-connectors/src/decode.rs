@@ -1,8 +1,6 @@
 //! From the bytes of a record to what is needed to read them: which schema they name, and that schema. The Avro codec itself
 //! is `kiteline-avro`.
 
-mod registry;
 mod wire_format;
 
-pub use registry::{Compatibility, Registry, RegistryAuth, RegistryConfig, RegistryError};
 pub use wire_format::{WireError, WireFormat};

@@ -1,7 +1,7 @@
 //! The layout of a pipeline's nodes below `/kiteline/v1`, and how names become path parts. Owns no content.
 
 use kiteline_engine::{
-    ids::MemberId,
+    ids::{MemberId, TopicPartition},
     store::Key,
 };
 
@@ -51,6 +51,11 @@ impl Layout {
         format!("{}/members", self.root)
     }
 
+    /// Folder of the topics' folders.
+    pub(crate) fn partitions(&self) -> String {
+        format!("{}/partitions", self.root)
+    }
+
     /// Path of a node.
     pub(crate) fn path(&self, key: &Key) -> String {
         let root = &self.root;
@@ -90,6 +95,12 @@ impl Layout {
             }
             Key::Descriptor | Key::RunHead | Key::Members | Key::Member(_) | Key::Desired => Vec::new(),
         }
+    }
+
+    /// The partition whose node has this name below its topic's folder; none for a name that no partition has.
+    pub(crate) fn partition_named(topic: &str, name: &str) -> Option<TopicPartition> {
+        let partition = name.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == name)?;
+        Some(TopicPartition::new(unescape(topic), partition))
     }
 
     /// The member whose node has this name.
