@@ -76,9 +76,7 @@ pub enum PlanError {
         reader: String,
     },
     /// The reader asks for a field that the writer lacks, and gives no default.
-    #[error(
-        "field '{path}': the writer's record '{record}' lacks it, and it has no default (reader type {reader})"
-    )]
+    #[error("field '{path}': the writer's record '{record}' lacks it, and it has no default (reader type {reader})")]
     Missing {
         /// Fields down to the place.
         path: String,
@@ -246,12 +244,7 @@ pub struct DatumError {
 impl DatumError {
     #[cold]
     pub(crate) fn new(fault: Fault, len: usize) -> Self {
-        Self {
-            code: fault.reason.code(),
-            at: fault.at as usize,
-            reason: fault.reason,
-            len,
-        }
+        Self { code: fault.reason.code(), at: fault.at as usize, reason: fault.reason, len }
     }
 }
 

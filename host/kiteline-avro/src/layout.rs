@@ -120,13 +120,7 @@ impl Layout {
         builder.measure()?;
         let nodes = builder.nodes;
         let fingerprint = format!("{:016x}", fnv1a(table(&nodes).as_bytes()));
-        Ok(Layout {
-            inner: Arc::new(Inner {
-                schema: schema.clone(),
-                nodes,
-                fingerprint,
-            }),
-        })
+        Ok(Layout { inner: Arc::new(Inner { schema: schema.clone(), nodes, fingerprint }) })
     }
 
     /// The table; node 0 is the root.
@@ -226,10 +220,8 @@ impl Builder<'_> {
             }
             SchemaKind::Union(branches) => {
                 let index = self.add(Kind::Union(Arc::new([])), id)?;
-                let branches: Result<Vec<u32>, _> = branches
-                    .iter()
-                    .map(|branch| self.node(*branch, false, depth + 1))
-                    .collect();
+                let branches: Result<Vec<u32>, _> =
+                    branches.iter().map(|branch| self.node(*branch, false, depth + 1)).collect();
                 self.nodes[index as usize].kind = Kind::Union(branches?.into());
                 return Ok(index);
             }
@@ -305,12 +297,7 @@ impl Builder<'_> {
                 match &self.nodes[index as usize].kind {
                     Kind::Nullable(inner) if !done[*inner as usize] => stack.push(*inner),
                     Kind::Struct(fields) => {
-                        stack.extend(
-                            fields
-                                .iter()
-                                .map(|field| field.node)
-                                .filter(|node| !done[*node as usize]),
-                        );
+                        stack.extend(fields.iter().map(|field| field.node).filter(|node| !done[*node as usize]));
                     }
                     _ => {}
                 }
@@ -360,11 +347,7 @@ impl Builder<'_> {
     }
 
     fn limit(&self, id: SchemaId, what: &'static str, max: u64) -> SchemaError {
-        SchemaError::Limit {
-            path: self.schema.describe(id),
-            what,
-            max,
-        }
+        SchemaError::Limit { path: self.schema.describe(id), what, max }
     }
 }
 
@@ -409,15 +392,10 @@ fn line(text: &mut String, node: &LayoutNode) {
         Kind::Enum(symbols) => symbols.iter().for_each(|symbol| word(symbol)),
         Kind::Struct(fields) => {
             for field in fields.iter() {
-                word(&format_args!(
-                    "{}:{}:{}:{}:{}",
-                    field.name, field.node, field.slot, field.null_bit, field.number
-                ));
+                word(&format_args!("{}:{}:{}:{}:{}", field.name, field.node, field.slot, field.null_bit, field.number));
             }
         }
-        Kind::Array(inner) | Kind::Map(inner) | Kind::Nullable(inner) | Kind::Boxed(inner) => {
-            word(inner)
-        }
+        Kind::Array(inner) | Kind::Map(inner) | Kind::Nullable(inner) | Kind::Boxed(inner) => word(inner),
         Kind::Union(branches) => branches.iter().for_each(|branch| word(branch)),
         _ => {}
     }
@@ -431,9 +409,7 @@ fn line(text: &mut String, node: &LayoutNode) {
 
 /// FNV-1a, 64 bits: offset basis and prime as the contract states them.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -465,30 +441,12 @@ mod tests {
             (r#"["null"]"#, "null /0/0\n"),
             (r#"["int"]"#, "int /1/0\n"),
             (r#"["long","null"]"#, "nullable 1 /1/1\nlong /1/0\n"),
-            (
-                r#"["int","null","string"]"#,
-                "union-of 1 2 3 /1/0\nint /1/0\nnull /0/0\ntext /1/0\n",
-            ),
-            (
-                r#"{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}"#,
-                "bytes ~decimal(9,2) /1/0\n",
-            ),
-            (
-                r#"{"type":"bytes","logicalType":"decimal","precision":2,"scale":9}"#,
-                "bytes ~other(decimal) /1/0\n",
-            ),
-            (
-                r#"{"type":"int","logicalType":"timestamp-millis"}"#,
-                "int ~other(timestamp-millis) /1/0\n",
-            ),
-            (
-                r#"{"type":"fixed","name":"a.F","size":16,"logicalType":"uuid"}"#,
-                "fixed a.F 16 ~uuid /1/0\n",
-            ),
-            (
-                r#"{"type":"enum","name":"E","symbols":["A","B"]}"#,
-                "enum-of E A B /1/0\n",
-            ),
+            (r#"["int","null","string"]"#, "union-of 1 2 3 /1/0\nint /1/0\nnull /0/0\ntext /1/0\n"),
+            (r#"{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}"#, "bytes ~decimal(9,2) /1/0\n"),
+            (r#"{"type":"bytes","logicalType":"decimal","precision":2,"scale":9}"#, "bytes ~other(decimal) /1/0\n"),
+            (r#"{"type":"int","logicalType":"timestamp-millis"}"#, "int ~other(timestamp-millis) /1/0\n"),
+            (r#"{"type":"fixed","name":"a.F","size":16,"logicalType":"uuid"}"#, "fixed a.F 16 ~uuid /1/0\n"),
+            (r#"{"type":"enum","name":"E","symbols":["A","B"]}"#, "enum-of E A B /1/0\n"),
             (
                 // a chain through a nullable is boxed as a field, and in place at the root
                 r#"{"type":"record","name":"N","fields":[{"name":"v","type":"int"},{"name":"n","type":["null","N"]}]}"#,
@@ -519,23 +477,16 @@ mod tests {
     #[test]
     fn doubling_structs_are_refused_and_not_measured() {
         // 40 levels, each two times the one before: 2^40 fields of type null take no slot at all
-        let mut fields = r#"{"name":"f0","type":{"type":"record","name":"R0","fields":[{"name":"n","type":"null"}]}}"#.to_string();
+        let mut fields =
+            r#"{"name":"f0","type":{"type":"record","name":"R0","fields":[{"name":"n","type":"null"}]}}"#.to_string();
         for level in 1..40 {
             let below = level - 1;
             fields += &format!(
                 r#",{{"name":"f{level}","type":{{"type":"record","name":"R{level}","fields":[{{"name":"a","type":"R{below}"}},{{"name":"b","type":"R{below}"}}]}}}}"#
             );
         }
-        let schema = Schema::parse(&format!(
-            r#"{{"type":"record","name":"Root","fields":[{fields}]}}"#
-        ))
-        .expect("legal schema");
-        assert!(matches!(
-            Layout::new(&schema),
-            Err(SchemaError::Limit {
-                what: "fields of a struct",
-                ..
-            })
-        ));
+        let schema =
+            Schema::parse(&format!(r#"{{"type":"record","name":"Root","fields":[{fields}]}}"#)).expect("legal schema");
+        assert!(matches!(Layout::new(&schema), Err(SchemaError::Limit { what: "fields of a struct", .. })));
     }
 }

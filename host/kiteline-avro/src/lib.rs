@@ -8,14 +8,17 @@ mod encode;
 mod error;
 mod layout;
 mod limits;
+mod plan;
 mod patch;
 mod refs;
 mod schema;
+mod wire;
 
 pub use encode::Encoder;
 pub use error::{DatumCode, DatumError, PlanError, Reason, SchemaError};
 pub use layout::{Field, Kind, Layout, LayoutNode};
 pub use limits::Limits;
+pub use plan::Plan;
 pub use patch::Patcher;
 pub use refs::{Budget, EntryCheck, EntryError, OUTPUT_BIT, OUTPUT_LOW, Refs};
 pub use schema::{

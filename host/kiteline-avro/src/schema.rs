@@ -214,14 +214,7 @@ impl Schema {
         let bytes_min = check::finite(&nodes)?;
         let recursive = check::recursive(&nodes);
         check::second_opinion(value)?;
-        Ok(Schema {
-            inner: Arc::new(Inner {
-                text,
-                nodes,
-                bytes_min,
-                recursive,
-            }),
-        })
+        Ok(Schema { inner: Arc::new(Inner { text, nodes, bytes_min, recursive }) })
     }
 
     /// The schema as self-contained Avro JSON; as it was given, if it had no references.
@@ -294,10 +287,7 @@ impl Schema {
             SchemaKind::Map(_) => "map".to_string(),
             SchemaKind::Union(branches) => {
                 // branches are never unions themselves, so this goes one level down
-                let names: Vec<String> = branches
-                    .iter()
-                    .map(|branch| self.describe(*branch))
-                    .collect();
+                let names: Vec<String> = branches.iter().map(|branch| self.describe(*branch)).collect();
                 format!("union [{}]", names.join(", "))
             }
         };

@@ -5,21 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{
-    EnumType, FixedType, Logical, RecordType, SchemaField, SchemaId, SchemaKind, SchemaNode,
-    TypeName,
-};
+use super::{EnumType, FixedType, Logical, RecordType, SchemaField, SchemaId, SchemaKind, SchemaNode, TypeName};
 use crate::error::SchemaError;
 use crate::limits::SCHEMA_DEPTH_MAX;
 
 /// The nodes of a self-contained schema, root first.
 pub(super) fn nodes(value: &Value) -> Result<Vec<SchemaNode>, SchemaError> {
-    let mut parser = Parser {
-        nodes: Vec::new(),
-        names: HashMap::new(),
-        path: Vec::new(),
-        depth: 0,
-    };
+    let mut parser = Parser { nodes: Vec::new(), names: HashMap::new(), path: Vec::new(), depth: 0 };
     parser.schema(value, "")?;
     Ok(parser.nodes)
 }
@@ -54,11 +46,7 @@ pub(super) fn full_name(map: &Map<String, Value>, enclosing: &str) -> Option<Str
 
 /// A name in a namespace; the empty namespace is none.
 pub(super) fn qualify(name: &str, namespace: &str) -> String {
-    if namespace.is_empty() || name.contains('.') {
-        name.to_string()
-    } else {
-        format!("{namespace}.{name}")
-    }
+    if namespace.is_empty() || name.contains('.') { name.to_string() } else { format!("{namespace}.{name}") }
 }
 
 /// The namespace of a full name.
@@ -78,11 +66,7 @@ impl Parser {
     fn schema(&mut self, value: &Value, namespace: &str) -> Result<SchemaId, SchemaError> {
         self.depth += 1;
         if self.depth > SCHEMA_DEPTH_MAX {
-            return Err(SchemaError::Limit {
-                path: self.place(),
-                what: "nesting",
-                max: SCHEMA_DEPTH_MAX.into(),
-            });
+            return Err(SchemaError::Limit { path: self.place(), what: "nesting", max: SCHEMA_DEPTH_MAX.into() });
         }
         let id = match value {
             Value::String(name) => self.named(name, namespace),
@@ -99,14 +83,8 @@ impl Parser {
             return Ok(self.push(kind, None));
         }
         // a simple name may also mean a type without a namespace, as Avro's own readers have it
-        let known = self
-            .names
-            .get(&qualify(name, namespace))
-            .or_else(|| self.names.get(name));
-        known.copied().ok_or_else(|| SchemaError::UnknownName {
-            path: self.place(),
-            name: name.to_string(),
-        })
+        let known = self.names.get(&qualify(name, namespace)).or_else(|| self.names.get(name));
+        known.copied().ok_or_else(|| SchemaError::UnknownName { path: self.place(), name: name.to_string() })
     }
 
     fn union(&mut self, branches: &[Value], namespace: &str) -> Result<SchemaId, SchemaError> {
@@ -137,11 +115,7 @@ impl Parser {
         Ok(id)
     }
 
-    fn object(
-        &mut self,
-        map: &Map<String, Value>,
-        namespace: &str,
-    ) -> Result<SchemaId, SchemaError> {
+    fn object(&mut self, map: &Map<String, Value>, namespace: &str) -> Result<SchemaId, SchemaError> {
         let kind = match map.get("type") {
             Some(Value::String(kind)) => kind.as_str(),
             // {"type": {…}}: the inner one counts
@@ -175,11 +149,7 @@ impl Parser {
         }
     }
 
-    fn record(
-        &mut self,
-        map: &Map<String, Value>,
-        namespace: &str,
-    ) -> Result<SchemaId, SchemaError> {
+    fn record(&mut self, map: &Map<String, Value>, namespace: &str) -> Result<SchemaId, SchemaError> {
         let name = self.define(map, namespace)?;
         let id = self.names[&*name.full];
         let inner_namespace = namespace_of(&name.full).to_string();
@@ -189,22 +159,15 @@ impl Parser {
         let mut fields: Vec<SchemaField> = Vec::with_capacity(list.len());
         let mut seen = std::collections::HashSet::new();
         for field in list {
-            let (Some(field_name), Some(schema)) =
-                (field.get("name").and_then(Value::as_str), field.get("type"))
+            let (Some(field_name), Some(schema)) = (field.get("name").and_then(Value::as_str), field.get("type"))
             else {
-                return Err(self.invalid(&format!(
-                    "a field of record '{}' lacks its name or type",
-                    name.full
-                )));
+                return Err(self.invalid(&format!("a field of record '{}' lacks its name or type", name.full)));
             };
             if !identifier(field_name) {
                 return Err(self.invalid(&format!("'{field_name}' is no field name")));
             }
             if !seen.insert(field_name) {
-                return Err(self.invalid(&format!(
-                    "record '{}' has two fields '{field_name}'",
-                    name.full
-                )));
+                return Err(self.invalid(&format!("record '{}' has two fields '{field_name}'", name.full)));
             }
             self.path.push(field_name.to_string());
             let schema = self.schema(schema, &inner_namespace)?;
@@ -217,18 +180,11 @@ impl Parser {
                 default: field.get("default").cloned(),
             });
         }
-        self.nodes[id.0 as usize].kind = SchemaKind::Record(RecordType {
-            name,
-            fields: fields.into(),
-        });
+        self.nodes[id.0 as usize].kind = SchemaKind::Record(RecordType { name, fields: fields.into() });
         Ok(id)
     }
 
-    fn enumeration(
-        &mut self,
-        map: &Map<String, Value>,
-        namespace: &str,
-    ) -> Result<SchemaId, SchemaError> {
+    fn enumeration(&mut self, map: &Map<String, Value>, namespace: &str) -> Result<SchemaId, SchemaError> {
         let name = self.define(map, namespace)?;
         let id = self.names[&*name.full];
         if !matches!(map.get("symbols"), Some(Value::Array(_))) {
@@ -241,55 +197,36 @@ impl Parser {
                 return Err(self.invalid(&format!("'{symbol}' is no enum symbol")));
             }
             if !seen.insert(*symbol) {
-                return Err(
-                    self.invalid(&format!("enum '{}' has symbol '{symbol}' twice", name.full))
-                );
+                return Err(self.invalid(&format!("enum '{}' has symbol '{symbol}' twice", name.full)));
             }
         }
         let default = match map.get("default") {
             None => None,
             Some(default) => {
-                let known = default
-                    .as_str()
-                    .and_then(|d| symbols.iter().position(|symbol| *symbol == d));
+                let known = default.as_str().and_then(|d| symbols.iter().position(|symbol| *symbol == d));
                 match known {
                     Some(index) => Some(index as u32),
                     None => {
-                        return Err(self.invalid(&format!(
-                            "default {default} of enum '{}' is no symbol of it",
-                            name.full
-                        )));
+                        return Err(
+                            self.invalid(&format!("default {default} of enum '{}' is no symbol of it", name.full))
+                        );
                     }
                 }
             }
         };
         let symbols = symbols.into_iter().map(Arc::from).collect();
-        let kind = SchemaKind::Enum(EnumType {
-            name,
-            symbols,
-            default,
-        });
+        let kind = SchemaKind::Enum(EnumType { name, symbols, default });
         self.nodes[id.0 as usize].logical = logical(map, &kind);
         self.nodes[id.0 as usize].kind = kind;
         Ok(id)
     }
 
-    fn fixed(
-        &mut self,
-        map: &Map<String, Value>,
-        namespace: &str,
-    ) -> Result<SchemaId, SchemaError> {
+    fn fixed(&mut self, map: &Map<String, Value>, namespace: &str) -> Result<SchemaId, SchemaError> {
         let name = self.define(map, namespace)?;
         let id = self.names[&*name.full];
-        let size = map
-            .get("size")
-            .and_then(Value::as_u64)
-            .and_then(|size| u32::try_from(size).ok());
+        let size = map.get("size").and_then(Value::as_u64).and_then(|size| u32::try_from(size).ok());
         let Some(size) = size.filter(|&size| size < 1 << 31) else {
-            return Err(self.invalid(&format!(
-                "fixed '{}' has no size in bytes below 2^31",
-                name.full
-            )));
+            return Err(self.invalid(&format!("fixed '{}' has no size in bytes below 2^31", name.full)));
         };
         let kind = SchemaKind::Fixed(FixedType { name, size });
         self.nodes[id.0 as usize].logical = logical(map, &kind);
@@ -298,11 +235,7 @@ impl Parser {
     }
 
     /// Names a new node; the caller fills it.
-    fn define(
-        &mut self,
-        map: &Map<String, Value>,
-        namespace: &str,
-    ) -> Result<TypeName, SchemaError> {
+    fn define(&mut self, map: &Map<String, Value>, namespace: &str) -> Result<TypeName, SchemaError> {
         let Some(full) = full_name(map, namespace) else {
             return Err(self.invalid("a record, enum or fixed has no name"));
         };
@@ -311,19 +244,10 @@ impl Parser {
         }
         let inner_namespace = namespace_of(&full).to_string();
         let aliases = self.strings(map.get("aliases"), "aliases")?;
-        let aliases = aliases
-            .into_iter()
-            .map(|alias| qualify(alias, &inner_namespace).into())
-            .collect();
-        let name = TypeName {
-            full: full.as_str().into(),
-            aliases,
-        };
+        let aliases = aliases.into_iter().map(|alias| qualify(alias, &inner_namespace).into()).collect();
+        let name = TypeName { full: full.as_str().into(), aliases };
         // a type of that name at once, since its own fields may use it, in unions too
-        let open = RecordType {
-            name: name.clone(),
-            fields: Arc::new([]),
-        };
+        let open = RecordType { name: name.clone(), fields: Arc::new([]) };
         let id = self.push(SchemaKind::Record(open), None);
         if self.names.insert(full.clone(), id).is_some() {
             return Err(self.invalid(&format!("type '{full}' is defined twice")));
@@ -331,11 +255,7 @@ impl Parser {
         Ok(name)
     }
 
-    fn strings<'v>(
-        &self,
-        value: Option<&'v Value>,
-        what: &str,
-    ) -> Result<Vec<&'v str>, SchemaError> {
+    fn strings<'v>(&self, value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, SchemaError> {
         let list = match value {
             None => return Ok(Vec::new()),
             Some(Value::Array(list)) => list,
@@ -358,10 +278,7 @@ impl Parser {
     }
 
     fn invalid(&self, problem: &str) -> SchemaError {
-        SchemaError::Invalid {
-            path: self.place(),
-            problem: problem.to_string(),
-        }
+        SchemaError::Invalid { path: self.place(), problem: problem.to_string() }
     }
 }
 
@@ -387,9 +304,7 @@ fn kind_word(kind: &SchemaKind) -> &'static str {
 /// A name as Avro allows it: `[A-Za-z_][A-Za-z0-9_]*`.
 fn identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -419,15 +334,11 @@ fn logical(map: &Map<String, Value>, base: &SchemaKind) -> Option<Logical> {
 
 /// Precision and scale, if they make sense; a fixed of n bytes holds `floor(log10(2^(8n-1) - 1))` digits.
 fn decimal(map: &Map<String, Value>, size: Option<u32>) -> Option<Logical> {
-    let number = |key: &str| {
-        map.get(key)
-            .map(|value| value.as_u64().and_then(|v| u32::try_from(v).ok()))
-    };
+    let number = |key: &str| map.get(key).map(|value| value.as_u64().and_then(|v| u32::try_from(v).ok()));
     let precision = number("precision")??;
     let scale = number("scale").unwrap_or(Some(0))?;
-    let digits_max = size.map_or(f64::INFINITY, |size| {
-        ((8.0 * f64::from(size) - 1.0) * std::f64::consts::LOG10_2).floor()
-    });
+    let digits_max =
+        size.map_or(f64::INFINITY, |size| ((8.0 * f64::from(size) - 1.0) * std::f64::consts::LOG10_2).floor());
     (precision >= 1 && scale <= precision && f64::from(precision) <= digits_max)
         .then_some(Logical::Decimal { precision, scale })
 }

@@ -14,23 +14,11 @@ fn refused(text: &str) -> String {
 fn refusals_name_the_place() {
     let cases = [
         ("[]", "schema at '(root)': a union has no branches"),
-        (
-            r#"["int",["null","long"]]"#,
-            "schema at '(root)': a union is directly inside a union",
-        ),
-        (
-            r#"["int","null","int"]"#,
-            "schema at '(root)': a union has two branches of type 'int'",
-        ),
+        (r#"["int",["null","long"]]"#, "schema at '(root)': a union is directly inside a union"),
+        (r#"["int","null","int"]"#, "schema at '(root)': a union has two branches of type 'int'"),
         (r#""Foo""#, "schema at '(root)': unknown type 'Foo'"),
-        (
-            "7",
-            "schema at '(root)': a schema is a name, an object or a list",
-        ),
-        (
-            r#"{"items":"int"}"#,
-            "schema at '(root)': a schema object has no 'type'",
-        ),
+        ("7", "schema at '(root)': a schema is a name, an object or a list"),
+        (r#"{"items":"int"}"#, "schema at '(root)': a schema object has no 'type'"),
         (
             r#"{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array"}}]}"#,
             "schema at 'a': an array has no 'items'",
@@ -43,22 +31,13 @@ fn refusals_name_the_place() {
             r#"{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"fixed","name":"R","size":1}}]}"#,
             "schema at 'a': type 'R' is defined twice",
         ),
-        (
-            r#"{"type":"enum","name":"E","symbols":["A","A"]}"#,
-            "schema at '(root)': enum 'E' has symbol 'A' twice",
-        ),
+        (r#"{"type":"enum","name":"E","symbols":["A","A"]}"#, "schema at '(root)': enum 'E' has symbol 'A' twice"),
         (
             r#"{"type":"enum","name":"E","symbols":["A"],"default":"B"}"#,
             "schema at '(root)': default \"B\" of enum 'E' is no symbol of it",
         ),
-        (
-            r#"{"type":"fixed","name":"F","size":-1}"#,
-            "schema at '(root)': fixed 'F' has no size in bytes below 2^31",
-        ),
-        (
-            r#"{"type":"record","name":"a.int","fields":[]}"#,
-            "schema at '(root)': 'a.int' is no type name",
-        ),
+        (r#"{"type":"fixed","name":"F","size":-1}"#, "schema at '(root)': fixed 'F' has no size in bytes below 2^31"),
+        (r#"{"type":"record","name":"a.int","fields":[]}"#, "schema at '(root)': 'a.int' is no type name"),
         (
             // case 41: records that always contain one another
             r#"{"type":"record","name":"A","fields":[{"name":"b","type":{"type":"record","name":"B","fields":[{"name":"a","type":"A"}]}}]}"#,
@@ -73,15 +52,8 @@ fn refusals_name_the_place() {
     for (text, message) in cases {
         assert_eq!(refused(text), message, "{text}");
     }
-    assert!(matches!(
-        Schema::parse(&"[".repeat(200)),
-        Err(SchemaError::Json { .. })
-    ));
-    let deep = format!(
-        "{}\"int\"{}",
-        r#"{"type":"array","items":"#.repeat(120),
-        "}".repeat(120)
-    );
+    assert!(matches!(Schema::parse(&"[".repeat(200)), Err(SchemaError::Json { .. })));
+    let deep = format!("{}\"int\"{}", r#"{"type":"array","items":"#.repeat(120), "}".repeat(120));
     Schema::parse(&deep).expect("120 levels are legal");
 }
 
@@ -99,10 +71,7 @@ fn names_follow_their_namespace() {
     };
     assert_eq!(&*record.name.full, "my.ns.R");
     assert_eq!(record.fields[0].schema, record.fields[1].schema);
-    assert_eq!(
-        schema.nullable(record.fields[2].schema),
-        Some((record.fields[0].schema, 0))
-    );
+    assert_eq!(schema.nullable(record.fields[2].schema), Some((record.fields[0].schema, 0)));
     assert_eq!(schema.describe(record.fields[0].schema), "enum 'my.ns.E'");
     let SchemaKind::Fixed(fixed) = &schema.node(record.fields[3].schema).kind else {
         panic!("a fixed");
@@ -115,22 +84,14 @@ fn names_follow_their_namespace() {
 #[test]
 fn references_are_put_in_place() {
     let city = r#"{"type":"record","name":"City","namespace":"geo","fields":[{"name":"name","type":"string"},{"name":"c","type":{"type":"enum","name":"C","symbols":["X"]}}]}"#;
-    let street =
-        r#"{"type":"record","name":"geo.Street","fields":[{"name":"city","type":"City"}]}"#;
+    let street = r#"{"type":"record","name":"geo.Street","fields":[{"name":"city","type":"City"}]}"#;
     let order = r#"{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"s","type":["null","geo.Street"]},{"name":"c","type":"geo.City"},{"name":"e","type":"geo.C"}]}"#;
     let schema = Schema::parse_with(order, &[city, street]).expect("legal schema");
     let again = Schema::parse(schema.text()).expect("the text stands for itself");
     assert_eq!(again.node_count(), schema.node_count());
-    assert!(
-        schema.text().contains(r#""namespace":"geo""#),
-        "{}",
-        schema.text()
-    );
+    assert!(schema.text().contains(r#""namespace":"geo""#), "{}", schema.text());
     // references do not hide what is missing
-    assert!(matches!(
-        Schema::parse_with(order, &[city]),
-        Err(SchemaError::UnknownName { .. })
-    ));
+    assert!(matches!(Schema::parse_with(order, &[city]), Err(SchemaError::UnknownName { .. })));
     // two references that need one another still give a definition each, in place
     let a = r#"{"type":"record","name":"A","fields":[{"name":"b","type":["null","B"]}]}"#;
     let b = r#"{"type":"record","name":"B","fields":[{"name":"a","type":["null","A"]}]}"#;
