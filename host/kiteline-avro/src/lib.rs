@@ -6,6 +6,7 @@
 
 mod encode;
 mod error;
+mod json;
 mod layout;
 mod limits;
 mod plan;
@@ -16,6 +17,7 @@ mod wire;
 
 pub use encode::Encoder;
 pub use error::{DatumCode, DatumError, PlanError, Reason, SchemaError};
+pub use json::to_json;
 pub use layout::{Field, Kind, Layout, LayoutNode};
 pub use limits::Limits;
 pub use plan::Plan;

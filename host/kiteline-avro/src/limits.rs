@@ -14,6 +14,9 @@ pub(crate) const STRUCT_NUMBERS_MAX: u32 = 65_536;
 /// Offsets of the row contract are below 2^31, in both directions.
 pub(crate) const BUFFER_BYTES_MAX: usize = (1 << 31) - 1;
 
+/// Bytes that one record may take as Avro JSON. A mebibyte of small numbers under long names is about 40 of them.
+pub(crate) const JSON_BYTES_MAX: usize = 64 << 20;
+
 /// Bounds of decoding and encoding one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -29,11 +32,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            depth_max: 64,
-            record_bytes_max: 1 << 20,
-            empty_items_max: 65_536,
-            program_ops_max: 65_536,
-        }
+        Self { depth_max: 64, record_bytes_max: 1 << 20, empty_items_max: 65_536, program_ops_max: 65_536 }
     }
 }

@@ -31,7 +31,15 @@ pub(crate) enum Span<'d> {
     Long(&'d [u8]),
 }
 
-impl Span<'_> {
+impl<'d> Span<'d> {
+    /// The bytes themselves.
+    pub(crate) fn as_bytes(&self) -> &'d [u8] {
+        match self {
+            Span::Short(chunk, len) => &chunk[..*len],
+            Span::Long(bytes) => bytes,
+        }
+    }
+
     /// Bytes of it.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
@@ -236,6 +244,26 @@ impl<'d> Cursor<'d> {
             return Ok(span);
         }
         Err(before.fault(Reason::Utf8))
+    }
+
+    /// Count of a block of items, and where it must end if it says so: "if a block's count is negative, its absolute value is used, and the
+    /// count is followed immediately by a long block size" (Avro 1.12, "Arrays").
+    #[inline(always)]
+    pub(crate) fn block_head(&mut self) -> Result<(u64, Option<usize>), Fault> {
+        let before = *self;
+        let count = self.long()?;
+        if count >= 0 {
+            return Ok((count as u64, None));
+        }
+        if count == i64::MIN {
+            return Err(before.fault(Reason::CountMinimum));
+        }
+        let sized = *self;
+        let size = self.long()?;
+        match usize::try_from(size) {
+            Ok(size) if size <= self.left() => Ok((count.unsigned_abs(), Some(self.at + size))),
+            _ => Err(sized.fault(Reason::BlockSize)),
+        }
     }
 
     /// Bytes that are known to be there.

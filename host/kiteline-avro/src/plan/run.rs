@@ -368,7 +368,7 @@ impl Plan {
         let (mut cell, mut filled, mut room) = (0usize, 0u64, 0u64);
         loop {
             let before = *c;
-            let (count, end) = block_head(c)?;
+            let (count, end) = c.block_head()?;
             if count == 0 {
                 break;
             }
@@ -463,24 +463,5 @@ impl Plan {
             }
         }
         Ok(())
-    }
-}
-
-/// Count of a block, and where it must end if it says so: "a negative count is followed by the block's size in bytes".
-#[inline(always)]
-fn block_head(c: &mut Cursor<'_>) -> Result<(u64, Option<usize>), Fault> {
-    let before = *c;
-    let count = c.long()?;
-    if count >= 0 {
-        return Ok((count as u64, None));
-    }
-    if count == i64::MIN {
-        return Err(before.fault(Reason::CountMinimum));
-    }
-    let sized = *c;
-    let size = c.long()?;
-    match usize::try_from(size) {
-        Ok(size) if size <= c.left() => Ok((count.unsigned_abs(), Some(c.at + size))),
-        _ => Err(sized.fault(Reason::BlockSize)),
     }
 }
