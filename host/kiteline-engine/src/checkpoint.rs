@@ -4,11 +4,8 @@
 //! versioned write under the claim's nonce and a rising sequence number; whatever was refused or not answered is read back.
 
 use crate::{
-    ids::{Generation, Mark, MemberId, Nonce, Revision, Run, TopicPartition},
-    store::{
-        Checkpoint, Extra, Found, Key, Node, Op, Owner, PluginPosition, Position, TopicIdentity,
-        Why,
-    },
+    ids::{Generation, Instant, Mark, MemberId, Nonce, Revision, Run, TopicPartition},
+    store::{Checkpoint, Extra, Found, Key, Node, Op, Owner, PluginPosition, Position, TopicIdentity, Why},
 };
 
 /// What this member holds of a partition that it has claimed.
@@ -29,70 +26,40 @@ pub(crate) struct Owned {
 /// Under whose name a claim is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant<'a> {
+    /// Name of the member.
     pub(crate) member: &'a MemberId,
+    /// Its store session.
     pub(crate) session: i64,
+    /// Run that it works in.
     pub(crate) run: Run,
+    /// Revision that will work from here on.
     pub(crate) revision: Revision,
     /// Start table of the run.
     pub(crate) start: &'a [(TopicPartition, i64)],
+    /// Time for people.
     pub(crate) wall_ms: u64,
 }
 
 /// The checkpoint that a claim writes over `former` (none: the first one of the partition).
 ///
 /// Position stays as it is, but for one thing: a start table of a later run than the position's moves it, once, in the same write.
-pub(crate) fn claimed(
-    tp: &TopicPartition,
-    former: Option<&Checkpoint>,
-    nonce: Nonce,
-    by: &Claimant<'_>,
-) -> Checkpoint {
+pub(crate) fn claimed(tp: &TopicPartition, former: Option<&Checkpoint>, nonce: Nonce, by: &Claimant<'_>) -> Checkpoint {
     let generation = Generation(former.map_or(0, |c| c.owner.generation.0) + 1);
-    let owner = Owner {
-        generation,
-        nonce,
-        member: by.member.clone(),
-        session: by.session,
-        released: false,
-    };
-    let table = by
-        .start
-        .iter()
-        .find(|(p, _)| p == tp)
-        .map(|(_, offset)| *offset);
-    let mark = Mark {
-        run: by.run,
-        generation,
-        seq: 0,
-    };
+    let owner = Owner { generation, nonce, member: by.member.clone(), session: by.session, released: false };
+    let table = by.start.iter().find(|(p, _)| p == tp).map(|(_, offset)| *offset);
+    let mark = Mark { run: by.run, generation, seq: 0 };
     let at_ms = by.wall_ms;
     let position = match (former, table) {
-        (None, Some(next_offset)) => Position {
-            next_offset,
-            mark,
-            why: Why::First,
-            at_ms,
-        },
-        (None, None) => Position {
-            next_offset: 0,
-            mark,
-            why: Why::First,
-            at_ms,
-        },
-        (Some(c), Some(next_offset)) if c.position.mark.run < by.run => Position {
-            next_offset,
-            mark,
-            why: Why::Reset,
-            at_ms,
-        },
+        (None, Some(next_offset)) => Position { next_offset, mark, why: Why::First, at_ms },
+        (None, None) => Position { next_offset: 0, mark, why: Why::First, at_ms },
+        (Some(c), Some(next_offset)) if c.position.mark.run < by.run => {
+            Position { next_offset, mark, why: Why::Reset, at_ms }
+        }
         (Some(c), _) => c.position.clone(),
     };
     let plugin = match former {
         Some(c) if c.plugin.revision == by.revision => c.plugin,
-        _ => PluginPosition {
-            revision: by.revision,
-            since: position.next_offset,
-        },
+        _ => PluginPosition { revision: by.revision, since: position.next_offset },
     };
     Checkpoint {
         owner,
@@ -118,20 +85,9 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// Puts it into a checkpoint, as write `seq` of its generation.
-    pub(crate) fn apply(
-        &self,
-        content: &mut Checkpoint,
-        run: Run,
-        seq: u64,
-        topic: &TopicIdentity,
-        wall_ms: u64,
-    ) {
+    pub(crate) fn apply(&self, content: &mut Checkpoint, run: Run, seq: u64, topic: &TopicIdentity, wall_ms: u64) {
         // the mark numbers every write, so that reading back can tell this one from the last
-        content.position.mark = Mark {
-            run,
-            generation: content.owner.generation,
-            seq,
-        };
+        content.position.mark = Mark { run, generation: content.owner.generation, seq };
         if self.moved || self.next_offset > content.position.next_offset {
             content.position.next_offset = self.next_offset;
             content.position.why = if self.moved { Why::Lost } else { Why::Commit };
@@ -145,13 +101,7 @@ impl Wanted {
 
 impl Owned {
     /// The write that says `wanted`, numbered. Panics if it would go back: a wrong checkpoint cannot be repaired, a stopped pipeline can.
-    pub(crate) fn commit(
-        &mut self,
-        tp: &TopicPartition,
-        run: Run,
-        wanted: &Wanted,
-        wall_ms: u64,
-    ) -> Op {
+    pub(crate) fn commit(&mut self, tp: &TopicPartition, run: Run, wanted: &Wanted, wall_ms: u64) -> Op {
         assert!(
             wanted.moved || wanted.next_offset >= self.stored.position.next_offset,
             "a commit of {tp} must not go back from {} to {}",
@@ -161,18 +111,13 @@ impl Owned {
         self.seq += 1;
         let mut content = self.stored.clone();
         wanted.apply(&mut content, run, self.seq, &self.topic, wall_ms);
-        Op::Set(
-            Key::Partition(tp.clone()),
-            Node::Checkpoint(content),
-            self.version,
-        )
+        Op::Set(Key::Partition(tp.clone()), Node::Checkpoint(content), self.version)
     }
 
     /// Takes a write for done.
     pub(crate) fn took_effect(&mut self, content: Checkpoint, version: i32) {
         assert!(
-            content.position.why == Why::Lost
-                || content.position.next_offset >= self.stored.position.next_offset,
+            content.position.why == Why::Lost || content.position.next_offset >= self.stored.position.next_offset,
             "a stored checkpoint never goes back"
         );
         self.stored = content;
@@ -209,6 +154,15 @@ pub(crate) fn judge(found: &Found, nonce: Nonce, seq: u64) -> Verdict {
     }
 }
 
+/// A claim's write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// What it says, its nonce with it.
+    pub(crate) content: Checkpoint,
+    /// Whom it takes over by force, if so.
+    pub(crate) forced: Option<MemberId>,
+}
+
 /// Step of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
@@ -216,15 +170,10 @@ pub(crate) enum Claim {
     Read,
     /// The former owner has not released: looking whether its member node is there.
     ReadOwner(Box<(Checkpoint, i32)>),
-    /// It is. Wait for its release or its end, until then.
-    Wait {
-        /// When to look again.
-        look_at: crate::ids::Instant,
-        /// When to take over by force.
-        force_at: crate::ids::Instant,
-    },
-    /// The claim is on its way: its nonce and what it says; whom it takes over by force.
-    Write(Box<(Checkpoint, Option<MemberId>)>),
-    /// The answer was unclear: reading back.
-    ReadBack(Box<(Checkpoint, Option<MemberId>)>),
+    /// It is. Wait for its release or its end; look again then.
+    Wait(Instant),
+    /// The write is on its way.
+    Write(Box<Written>),
+    /// The answer was unclear: reading back, again at that moment if nothing is heard of it.
+    ReadBack(Box<Written>, Option<Instant>),
 }

@@ -33,8 +33,8 @@ pub(crate) struct Desk {
     pub(crate) now: Now,
     /// What this step asks for.
     pub(crate) effects: Vec<Effect>,
-    /// Requests to the store that have no answer yet, and when they were made.
-    asked: BTreeMap<RequestId, (Asker, Instant)>,
+    /// Requests to the store that have no answer yet, and on whose behalf.
+    asked: BTreeMap<RequestId, Asker>,
     /// Name of the next request, and of the next feeding.
     next: u64,
     /// State of the nonce generator, seeded by the driver so that the engine itself draws nothing.
@@ -44,16 +44,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// An empty desk. `seed` must be random for real use: nonces come from it.
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            now: Now {
-                at: Instant(0),
-                wall_ms: 0,
-            },
-            effects: Vec::new(),
-            asked: BTreeMap::new(),
-            next: 1,
-            seed,
-        }
+        Self { now: Now { at: Instant(0), wall_ms: 0 }, effects: Vec::new(), asked: BTreeMap::new(), next: 1, seed }
     }
 
     /// The moment of this step.
@@ -80,19 +71,24 @@ impl Desk {
     pub(crate) fn ask(&mut self, asker: Asker, request: StoreRequest) -> RequestId {
         self.next += 1;
         let id = RequestId(self.next);
-        self.asked.insert(id, (asker, self.now.at));
+        self.asked.insert(id, asker);
         self.effects.push(Effect::Store(id, request));
         id
     }
 
     /// Takes the note of an answered request; none if it was given up meanwhile.
     pub(crate) fn answered(&mut self, request: RequestId) -> Option<Asker> {
-        self.asked.remove(&request).map(|(asker, _)| asker)
+        self.asked.remove(&request)
     }
 
     /// Requests without an answer.
     pub(crate) fn asked_count(&self) -> usize {
         self.asked.len()
+    }
+
+    /// Whether a proof of the session is on its way.
+    pub(crate) fn proof_asked(&self) -> bool {
+        self.asked.values().any(|asker| *asker == Asker::Proof)
     }
 
     /// Gives up all requests: the session that they were made in is gone.
@@ -113,8 +109,5 @@ pub(crate) fn unclear(answer: &StoreAnswer) -> bool {
 
 /// Pause before the n-th try again: doubles from the floor to the ceiling.
 pub(crate) fn backoff_ms(limits: &crate::limits::Limits, tries: u32) -> u64 {
-    limits
-        .backoff_ms_min
-        .saturating_mul(1 << tries.min(16))
-        .min(limits.backoff_ms_max)
+    limits.backoff_ms_min.saturating_mul(1 << tries.min(16)).min(limits.backoff_ms_max)
 }

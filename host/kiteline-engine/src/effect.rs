@@ -22,7 +22,8 @@ pub enum Effect {
     AnswerAssign(Vec<TopicPartition>),
     /// Give these back to the group.
     AnswerRevoke(Vec<TopicPartition>),
-    /// Ask what the logs hold.
+    /// Ask what the logs hold. Each question is answered once by [`crate::event::Event::Positions`], in the order of asking; only
+    /// failures may come out of order.
     AskPositions(Vec<TopicPartition>),
     /// Read a partition from a concrete offset, now under this feeding.
     Feed(TopicPartition, FeedId, i64),

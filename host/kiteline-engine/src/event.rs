@@ -31,7 +31,7 @@ pub struct LogRange {
 pub enum Event {
     /// Plugin compiled and warm, sinks and topics proved: the pipeline may begin.
     Start,
-    /// Only time has passed. Due at [`crate::pipeline::Pipeline::wake_at`] at the latest.
+    /// Only time has passed. Due at [`crate::pipeline::Pipeline::tick_ms`] at the latest.
     Tick,
     /// Finish what is in flight, release, leave.
     Stop,
@@ -72,7 +72,7 @@ pub enum Event {
     Revoked(Vec<TopicPartition>),
     /// These were taken away without asking.
     Lost(Vec<TopicPartition>),
-    /// What the logs hold; an error for a partition says why it could not be told.
+    /// What the logs held at some moment after the question was asked; an error for a partition says why it could not be told.
     Positions(Vec<(TopicPartition, Result<LogRange, String>)>),
     /// One batch came, possibly without records: then only the position moved, over markers or to the end.
     Fetched {

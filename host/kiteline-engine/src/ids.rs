@@ -14,10 +14,7 @@ pub struct TopicPartition {
 impl TopicPartition {
     /// Names one partition of `topic`.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
-        Self {
-            topic: topic.into(),
-            partition,
-        }
+        Self { topic: topic.into(), partition }
     }
 }
 

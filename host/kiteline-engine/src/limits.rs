@@ -1,5 +1,13 @@
 //! Every bound of the engine, with its default, its ceiling and the reason. Units are in the names.
 
+/// Batches that a partition may have been allowed to fetch and that have not come. Few, so that partitions without news do not
+/// sit on what others could use; more than one, so that fetching goes on while the engine looks at the last batch.
+pub const FETCH_AHEAD_MAX: u32 = 4;
+
+/// Time to leave a run once everything is released, in milliseconds: half a dozen requests to the store, and room for one that is
+/// not answered. Beyond it the process ends nevertheless, and the next opener finds the run abandoned.
+pub const LEAVE_MS_MAX: u64 = 10_000;
+
 /// Bounds of one pipeline. Everything in flight is bounded by these; the simulator draws each from its floor upwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -9,7 +17,8 @@ pub struct Limits {
     pub batch_bytes_max: u32,
     /// Batches of one partition between fetch and acknowledgement.
     pub partition_batches_max: u32,
-    /// Batches of the pipeline between fetch and acknowledgement.
+    /// Batches of the pipeline between fetch and acknowledgement. A partition that has none may always have one, and up to
+    /// [`FETCH_AHEAD_MAX`] a partition may be on their way when this is reached.
     pub pipeline_batches_max: u32,
     /// Partitions in one request to the store. ZooKeeper's packets end at 1 MiB; 200 checkpoints are about 100 KB.
     pub commit_partitions_max: u32,

@@ -4,15 +4,18 @@
 
 use crate::{
     desk::{Asker, Desk},
-    effect::{Effect, Notice},
+    effect::Effect,
     event::Candidate,
-    ids::{Instant, MemberId, Nonce, Revision, Run, TopicPartition},
+    ids::{Instant, MemberId, Nonce, RequestId, Revision, Run, TopicPartition},
     limits::Limits,
     store::{
-        Descriptor, Desired, Extra, Found, HeadState, Key, MemberCounter, MemberRecord, Node, Op,
-        RevisionRecord, RunHead, RunRecord, RunState, StoreAnswer, StoreRequest,
+        Desired, Extra, Found, HeadState, Key, MemberCounter, MemberRecord, Node, Op, RevisionRecord, RunHead,
+        RunRecord, StoreAnswer, StoreRequest,
     },
 };
+
+mod entering;
+mod leaving;
 
 /// Who this process is, for its member node.
 #[derive(Clone, Debug)]
@@ -36,11 +39,17 @@ pub struct Identity {
 /// The heads of a pipeline as last read, each with its version.
 #[derive(Clone, Debug, Default)]
 struct Heads {
+    /// Which run is the current one.
     run: Option<(RunHead, i32)>,
+    /// The counter that makes changes of membership exclude each other.
     members: Option<(MemberCounter, i32)>,
+    /// The wanted revision.
     desired: Option<(Desired, i32)>,
+    /// Record of the current run.
     record: Option<(RunRecord, i32)>,
+    /// What the wanted revision is.
     revision: Option<RevisionRecord>,
+    /// Who is there.
     live: Vec<(MemberId, MemberRecord, i32)>,
 }
 
@@ -89,17 +98,33 @@ pub(crate) enum Outcome {
 /// How often an unclear answer leads to another try before the pipeline gives up.
 const TRIES_MAX: u32 = 50;
 
+/// Time between two looks at a ghost, in milliseconds.
+const GHOST_LOOK_MS: u64 = 500;
+
+/// Longest wait for a ghost where sessions do not end by time, in milliseconds.
+const GHOST_WAIT_MS_MAX: u64 = 120_000;
+
+/// How much longer than a session a ghost is waited for, in milliseconds.
+const GHOST_WAIT_MORE_MS: u64 = 1_000;
+
 /// The membership machine of one process.
 #[derive(Debug)]
 pub(crate) struct Membership {
+    /// Who this process is, as given.
     identity: Identity,
-    /// Nonce of this process start.
+    /// Nonce of this process start, so that a former process of the same name is not taken for this one.
     nonce: Nonce,
+    /// Current store session; our node is of it.
     session: i64,
+    /// Its timeout: how long a ghost can last.
     session_timeout_ms: u64,
+    /// Where the machine stands.
     state: State,
-    /// Whether the machine is on its way out.
+    /// The request whose answer it waits for; any other answer is to a question that is not asked any more.
+    request: Option<RequestId>,
+    /// Whether the machine is on its way out, and with which result.
     leaving: Option<Result<(), String>>,
+    /// The heads as last read.
     heads: Heads,
     /// Version of the run head under which this member works; commits check it.
     pub(crate) head_version: i32,
@@ -109,16 +134,19 @@ pub(crate) struct Membership {
     pub(crate) start: Vec<(TopicPartition, i64)>,
     /// The live revision and the plugin that it is.
     pub(crate) revision: Revision,
+    /// See `revision`.
     pub(crate) plugin: Candidate,
+    /// How often an answer was unclear in a row, so that there is an end to it.
     tries: u32,
+    /// When everything is read again.
     retry_at: Option<Instant>,
+    /// Until when a ghost of our name may be there.
     ghost_until: Option<Instant>,
-    /// The run that our opening marked as abandoned.
+    /// The run that our opening marked as abandoned, for people.
     abandoned: Option<Run>,
 }
 
 impl Membership {
-    /// A process that has not begun.
     pub(crate) fn new(identity: Identity, plugin: Candidate, nonce: Nonce) -> Self {
         Self {
             identity,
@@ -126,6 +154,7 @@ impl Membership {
             session: 0,
             session_timeout_ms: 0,
             state: State::Out,
+            request: None,
             leaving: None,
             heads: Heads::default(),
             head_version: -1,
@@ -140,53 +169,42 @@ impl Membership {
         }
     }
 
-    /// Whether this member works in a run.
     pub(crate) fn entered(&self) -> bool {
         self.state == State::In
     }
 
-    /// Name of this member.
     pub(crate) fn member(&self) -> &MemberId {
         &self.identity.member
     }
 
-    /// Its session.
     pub(crate) fn session(&self) -> i64 {
         self.session
     }
 
-    /// The desired revision with the version of its node, as last read.
-    pub(crate) fn desired(&self) -> Option<&(Desired, i32)> {
-        self.heads.desired.as_ref()
+    /// The wanted revision as last read, with the version of its node, and what it is.
+    pub(crate) fn desired(&self) -> Option<(&Desired, i32, Option<&RevisionRecord>)> {
+        let (desired, version) = self.heads.desired.as_ref()?;
+        Some((desired, *version, self.heads.revision.as_ref()))
     }
 
     /// The store has a session; joining may have to wait for the rest.
-    pub(crate) fn begin_later(&mut self, session: i64, timeout_ms: u64) {
+    pub(crate) fn session_is(&mut self, session: i64, timeout_ms: u64) {
         self.session = session;
         self.session_timeout_ms = timeout_ms;
     }
 
-    /// A swap was stored: this plugin is the live revision.
-    pub(crate) fn swapped(
-        &mut self,
-        plugin: Candidate,
-        revision: Revision,
-        version: i32,
-        wall_ms: u64,
-    ) {
-        self.plugin = plugin;
-        self.revision = revision;
+    /// A wanted revision of ours was stored.
+    pub(crate) fn swapped(&mut self, plugin: &Candidate, revision: Revision, version: i32, wall_ms: u64) {
         if let Some((desired, at)) = &mut self.heads.desired {
             desired.live = revision;
             desired.at_ms = wall_ms;
             *at = version;
         }
+        self.heads.revision = Some(revision_record(plugin, wall_ms));
     }
 
-    /// The store has a session: join, or go on leaving.
-    pub(crate) fn begin(&mut self, desk: &mut Desk, session: i64, timeout_ms: u64) {
-        self.session = session;
-        self.session_timeout_ms = timeout_ms;
+    /// The store has a session, and the rest is there: join.
+    pub(crate) fn begin(&mut self, desk: &mut Desk) {
         self.tries = 0;
         self.look(desk);
     }
@@ -196,103 +214,77 @@ impl Membership {
         if self.state != State::Left {
             self.state = State::Out;
         }
+        self.request = None;
         self.retry_at = None;
     }
 
-    /// The run head is not what it was: read again and enter the run that it names.
     pub(crate) fn rejoin(&mut self, desk: &mut Desk) {
         if matches!(self.state, State::In) {
             self.look(desk);
         }
     }
 
-    /// Leave; `reason` says why if it is a failure.
+    /// Leave; the result says why if it is a failure.
     pub(crate) fn leave(&mut self, desk: &mut Desk, result: Result<(), String>) -> Outcome {
         self.leaving = Some(result);
         self.tries = 0;
-        if matches!(self.state, State::Out) {
-            self.state = State::Left;
-            return Outcome::Left;
+        match self.state {
+            State::Out if self.run == Run(0) => {
+                self.state = State::Left;
+                return Outcome::Left;
+            }
+            State::Out => {
+                self.state = State::Left;
+                let why = "the session with the checkpoint store was lost before the run was left";
+                return Outcome::Failed(why.into());
+            }
+            // what is on its way must be heard of first: it may put us into a run
+            State::Create | State::Enter | State::Bury => {}
+            _ => self.look(desk),
         }
-        self.look(desk);
         Outcome::Pending
     }
 
-    /// Time has passed.
     pub(crate) fn tick(&mut self, desk: &mut Desk) -> Outcome {
+        if self.state == State::Ghost && self.ghost_until.is_some_and(|at| at <= desk.at()) {
+            return Outcome::Failed(format!("member id \"{}\" is in use by another process", self.identity.member));
+        }
         if self.retry_at.is_some_and(|at| at <= desk.at()) {
-            self.retry_at = None;
             self.look(desk);
         }
-        if self.state == State::Ghost && self.ghost_until.is_some_and(|at| at <= desk.at()) {
-            return Outcome::Failed(format!(
-                "member id \"{}\" is in use by another process",
-                self.identity.member
-            ));
-        }
         Outcome::Pending
     }
 
-    fn look(&mut self, desk: &mut Desk) {
-        self.state = State::ReadHeads;
-        desk.ask(
-            Asker::Member,
-            StoreRequest::Read(vec![
-                Key::Descriptor,
-                Key::RunHead,
-                Key::Members,
-                Key::Desired,
-            ]),
-        );
-    }
-
-    fn again(&mut self, desk: &mut Desk, limits: &Limits) -> Outcome {
-        self.tries += 1;
-        if self.tries > TRIES_MAX {
-            return Outcome::Failed(
-                "the checkpoint store gave no clear answer to joining or leaving".into(),
-            );
-        }
-        self.retry_at = Some(
-            desk.at()
-                .plus_ms(crate::desk::backoff_ms(limits, self.tries / 4)),
-        );
-        Outcome::Pending
-    }
-
-    /// An answer of the store to this machine.
     pub(crate) fn answer(
         &mut self,
         desk: &mut Desk,
         limits: &Limits,
+        request: RequestId,
         answer: StoreAnswer,
     ) -> Outcome {
+        if self.request != Some(request) {
+            return Outcome::Pending;
+        }
+        self.request = None;
         if let StoreAnswer::Failed(why) = answer {
             return Outcome::Failed(why);
         }
         match (self.state.clone(), answer) {
             (State::ReadHeads, StoreAnswer::Nodes(found)) => self.heads_read(desk, found),
             (State::ReadRun, StoreAnswer::Nodes(found)) => self.run_read(desk, found),
-            (State::ReadMembers, StoreAnswer::Members(live)) => {
-                self.members_read(desk, limits, live)
-            }
+            (State::ReadMembers, StoreAnswer::Members(live)) => self.members_read(desk, limits, live),
             (State::ReadEnds, StoreAnswer::Checkpoints(all)) => self.ends_read(desk, &all),
-            (State::Create, _) => {
+            (State::Create, StoreAnswer::Done(_) | StoreAnswer::Refused(_)) => {
                 self.look(desk);
                 Outcome::Pending
             }
             // done: read again, so that versions are what the store says, not what we count
-            (State::Enter, StoreAnswer::Done(_)) => {
+            (State::Enter, StoreAnswer::Done(_)) | (State::Bury, _) => {
                 self.look(desk);
                 Outcome::Pending
             }
             (State::Exit, StoreAnswer::Done(_)) => self.left(desk),
-            (State::Bury, _) => {
-                self.look(desk);
-                Outcome::Pending
-            }
-            // unclear, or an answer to a question that is not asked any more: read everything again
-            (State::Out | State::Left | State::In | State::Ghost, _) => Outcome::Pending,
+            // unclear: read everything again
             _ => self.again(desk, limits),
         }
     }
@@ -304,9 +296,7 @@ impl Membership {
             match node {
                 Found::Absent => absent = true,
                 Found::Unreadable(why, _) => {
-                    return Outcome::Failed(format!(
-                        "a head node of the pipeline cannot be read: {why}"
-                    ));
+                    return Outcome::Failed(format!("a head node of the pipeline cannot be read: {why}"));
                 }
                 Found::Node(Node::RunHead(n), v) => self.heads.run = Some((n, v)),
                 Found::Node(Node::Members(n), v) => self.heads.members = Some((n, v)),
@@ -322,58 +312,10 @@ impl Membership {
             return Outcome::Pending;
         }
         let run = self.heads.run.as_ref().map_or(Run(0), |(h, _)| h.run);
-        let live = self
-            .heads
-            .desired
-            .as_ref()
-            .map_or(Revision(0), |(d, _)| d.live);
-        self.state = State::ReadRun;
-        desk.ask(
-            Asker::Member,
-            StoreRequest::Read(vec![Key::Run(run), Key::Revision(live)]),
-        );
+        let live = self.heads.desired.as_ref().map_or(Revision(0), |(d, _)| d.live);
+        let keys = vec![Key::Run(run), Key::Revision(live)];
+        self.ask(desk, State::ReadRun, StoreRequest::Read(keys));
         Outcome::Pending
-    }
-
-    /// The nodes that every pipeline has. If somebody else makes them at the same moment, all of this is refused, which is fine.
-    fn create(&mut self, desk: &mut Desk) {
-        let incarnation = desk.nonce();
-        let wall = desk.now.wall_ms;
-        let none = Extra::default;
-        self.state = State::Create;
-        desk.ask(
-            Asker::Member,
-            StoreRequest::Multi(vec![
-                Op::Create(
-                    Key::Descriptor,
-                    Node::Descriptor(Descriptor {
-                        incarnation,
-                        group: self.identity.group.clone(),
-                        delivery: "at-least-once".into(),
-                        created_ms: wall,
-                        extra: none(),
-                    }),
-                ),
-                Op::Create(
-                    Key::RunHead,
-                    Node::RunHead(RunHead {
-                        run: Run(0),
-                        state: HeadState::Closed,
-                        nonce: self.nonce,
-                        extra: none(),
-                    }),
-                ),
-                Op::Create(Key::Members, Node::Members(MemberCounter::default())),
-                Op::Create(
-                    Key::Desired,
-                    Node::Desired(Desired {
-                        live: Revision(0),
-                        at_ms: wall,
-                        extra: none(),
-                    }),
-                ),
-            ]),
-        );
     }
 
     fn run_read(&mut self, desk: &mut Desk, found: Vec<Found>) -> Outcome {
@@ -382,371 +324,122 @@ impl Membership {
                 Found::Node(Node::Run(n), v) => self.heads.record = Some((n, v)),
                 Found::Node(Node::Revision(n), _) => self.heads.revision = Some(n),
                 Found::Unreadable(why, _) => {
-                    return Outcome::Failed(format!(
-                        "the record of the current run or revision cannot be read: {why}"
-                    ));
+                    return Outcome::Failed(format!("the record of the current run or revision cannot be read: {why}"));
                 }
                 _ => {}
             }
         }
-        self.state = State::ReadMembers;
-        desk.ask(Asker::Member, StoreRequest::Members);
+        self.ask(desk, State::ReadMembers, StoreRequest::Members);
         Outcome::Pending
     }
 
-    fn members_read(
-        &mut self,
-        desk: &mut Desk,
-        limits: &Limits,
-        live: Vec<(MemberId, MemberRecord, i32)>,
-    ) -> Outcome {
+    fn members_read(&mut self, desk: &mut Desk, limits: &Limits, live: Vec<(MemberId, MemberRecord, i32)>) -> Outcome {
         self.heads.live = live;
-        let own = self
-            .heads
-            .live
-            .iter()
-            .find(|(id, _, _)| *id == self.identity.member)
-            .cloned();
         let Some((head, head_version)) = self.heads.run.clone() else {
             return self.again(desk, limits);
         };
+        let own = self.own().cloned();
         if self.leaving.is_some() {
             return match own {
                 Some((_, record, _)) if record.nonce == self.nonce => self.exit(desk),
                 _ => self.left(desk),
             };
         }
-        if let Some((id, record, version)) = &own {
+        if let Some((id, record, version)) = own {
             if record.nonce != self.nonce {
-                return self.meet_ghost(desk, id, record, *version);
+                return self.meet_ghost(desk, id, record);
+            }
+            if record.session != self.session {
+                // our own of a former session: it would go with that one
+                self.bury(desk, id, version);
+                return Outcome::Pending;
             }
             if record.run == head.run && head.state == HeadState::Running {
                 return self.enter(desk, head.run, head_version);
             }
         }
-        let others = self.heads.live.iter().any(|(id, r, _)| {
-            *id != self.identity.member && r.run == head.run && head.state == HeadState::Running
-        });
+        let others = self.others().any(|r| r.run == head.run && head.state == HeadState::Running);
         if others {
             return self.join(desk);
         }
         if head.state == HeadState::Running {
-            self.state = State::ReadEnds;
-            desk.ask(Asker::Member, StoreRequest::Checkpoints);
-            return Outcome::Pending;
+            self.ask(desk, State::ReadEnds, StoreRequest::Checkpoints);
+        } else {
+            self.open(desk, Vec::new());
         }
-        self.open(desk, Vec::new());
         Outcome::Pending
     }
 
-    /// A node with our name and another nonce: a former process of ours, unless it still lives.
-    fn meet_ghost(
-        &mut self,
-        desk: &mut Desk,
-        id: &MemberId,
-        record: &MemberRecord,
-        _version: i32,
-    ) -> Outcome {
-        self.state = State::Ghost;
-        if self.ghost_until.is_none() {
-            self.ghost_until = Some(
-                desk.at()
-                    .plus_ms(self.session_timeout_ms.saturating_add(1_000)),
-            );
+    /// The node with our name.
+    fn own(&self) -> Option<&(MemberId, MemberRecord, i32)> {
+        self.heads.live.iter().find(|(id, ..)| *id == self.identity.member)
+    }
+
+    /// The nodes with other names.
+    fn others(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.heads.live.iter().filter(|(id, ..)| *id != self.identity.member).map(|(_, record, _)| record)
+    }
+
+    fn again(&mut self, desk: &mut Desk, limits: &Limits) -> Outcome {
+        self.tries += 1;
+        if self.tries > TRIES_MAX {
+            return Outcome::Failed("the checkpoint store gave no clear answer to joining or leaving".into());
         }
-        desk.effects.push(Effect::Probe(id.clone(), record.clone()));
-        self.retry_at = Some(desk.at().plus_ms(500));
+        self.retry_at = Some(desk.at().plus_ms(crate::desk::backoff_ms(limits, self.tries / 4)));
         Outcome::Pending
+    }
+
+    fn look(&mut self, desk: &mut Desk) {
+        let keys = vec![Key::Descriptor, Key::RunHead, Key::Members, Key::Desired];
+        self.ask(desk, State::ReadHeads, StoreRequest::Read(keys));
+    }
+
+    /// Asks, and takes no answer but the one to this.
+    fn ask(&mut self, desk: &mut Desk, state: State, request: StoreRequest) {
+        self.state = state;
+        self.retry_at = None;
+        self.request = Some(desk.ask(Asker::Member, request));
     }
 
     /// The driver has looked for a member's process. A dead one on this host is removed at once; its session is long to wait for.
     pub(crate) fn probed(&mut self, desk: &mut Desk, member: &MemberId, session: i64, gone: bool) {
         let ghost = self
-            .heads
-            .live
-            .iter()
-            .find(|(id, r, _)| id == member && r.session == session);
-        let (State::Ghost, Some((id, _, version)), true) = (&self.state, ghost, gone) else {
-            return;
-        };
-        let op = Op::Delete(Key::Member(id.clone()), *version);
-        self.state = State::Bury;
-        desk.ask(Asker::Member, StoreRequest::Multi(vec![op]));
-    }
-
-    fn counter_op(&self) -> Vec<Op> {
-        let Some((counter, version)) = &self.heads.members else {
-            return Vec::new();
-        };
-        let next = MemberCounter {
-            changes: counter.changes + 1,
-            extra: counter.extra.clone(),
-        };
-        vec![Op::Set(Key::Members, Node::Members(next), *version)]
-    }
-
-    /// Our member node in that run: made, or moved if we are in already.
-    fn member_op(&self, run: Run, revision: Revision) -> Op {
-        let key = Key::Member(self.identity.member.clone());
-        let node = Node::Member(MemberRecord {
-            nonce: self.nonce,
-            session: self.session,
-            host: self.identity.host.clone(),
-            pid: self.identity.pid,
-            boot: self.identity.boot.clone(),
-            run,
-            revision,
-            extra: Extra::default(),
-        });
-        match self
-            .heads
-            .live
-            .iter()
-            .find(|(id, r, _)| *id == self.identity.member && r.nonce == self.nonce)
-        {
-            Some((_, _, version)) => Op::Set(key, node, *version),
-            None => Op::Create(key, node),
+            .own()
+            .filter(|(id, r, _)| id == member && r.session == session)
+            .map(|(id, _, version)| (id.clone(), *version));
+        if let (State::Ghost, Some((id, version)), true) = (&self.state, ghost, gone) {
+            self.bury(desk, id, version);
         }
     }
 
-    fn same_plugin(&self) -> bool {
-        self.heads.revision.as_ref().is_some_and(|r| {
-            r.digest == self.plugin.digest && r.config_digest == self.plugin.config_digest
-        })
+    fn bury(&mut self, desk: &mut Desk, id: MemberId, version: i32) {
+        let op = Op::Delete(Key::Member(id), version);
+        self.ask(desk, State::Bury, StoreRequest::Multi(vec![op]));
     }
 
-    fn join(&mut self, desk: &mut Desk) -> Outcome {
-        let (Some((head, head_version)), Some((desired, _))) =
-            (self.heads.run.clone(), self.heads.desired.clone())
-        else {
-            return Outcome::Pending;
-        };
-        if !self.same_plugin() {
-            let live = self
-                .heads
-                .revision
-                .as_ref()
-                .map_or("none", |r| r.digest.as_str());
-            return Outcome::Failed(format!(
-                "the pipeline runs revision {} with plugin {live}, but this member has plugin {}",
-                desired.live.0, self.plugin.digest
-            ));
-        }
-        let mut ops = vec![Op::Check(Key::RunHead, head_version)];
-        ops.extend(self.counter_op());
-        ops.push(self.member_op(head.run, desired.live));
-        self.state = State::Enter;
-        desk.ask(Asker::Member, StoreRequest::Multi(ops));
+    /// A node with our name and another nonce: a former process of ours, unless it still lives.
+    fn meet_ghost(&mut self, desk: &mut Desk, id: MemberId, record: MemberRecord) -> Outcome {
+        self.state = State::Ghost;
+        let wait = self.session_timeout_ms.min(GHOST_WAIT_MS_MAX) + GHOST_WAIT_MORE_MS;
+        self.ghost_until.get_or_insert(desk.at().plus_ms(wait));
+        self.retry_at = Some(desk.at().plus_ms(GHOST_LOOK_MS));
+        desk.effects.push(Effect::Probe(id, record));
         Outcome::Pending
-    }
-
-    /// Everybody is gone, so a new run begins. `ends`: where the last one ended, if nobody closed it.
-    fn open(&mut self, desk: &mut Desk, ends: Vec<(TopicPartition, i64)>) {
-        let (Some((head, head_version)), Some((desired, desired_version))) =
-            (self.heads.run.clone(), self.heads.desired.clone())
-        else {
-            return;
-        };
-        let wall = desk.now.wall_ms;
-        let run = Run(head.run.0 + 1);
-        let same = self.same_plugin();
-        let revision = if same {
-            desired.live
-        } else {
-            Revision(desired.live.0 + 1)
-        };
-        let first = head.run == Run(0);
-        let mut ops = vec![
-            Op::Set(
-                Key::RunHead,
-                Node::RunHead(RunHead {
-                    run,
-                    state: HeadState::Running,
-                    nonce: self.nonce,
-                    extra: head.extra.clone(),
-                }),
-                head_version,
-            ),
-            Op::Create(
-                Key::Run(run),
-                Node::Run(RunRecord {
-                    state: RunState::Running,
-                    release: self.identity.release.clone(),
-                    revision,
-                    started_ms: wall,
-                    ended_ms: 0,
-                    reason: String::new(),
-                    start: if first {
-                        self.identity.first_start.clone()
-                    } else {
-                        Vec::new()
-                    },
-                    end: Vec::new(),
-                    extra: Extra::default(),
-                }),
-            ),
-        ];
-        self.abandoned = None;
-        if let (HeadState::Running, Some((record, version))) = (head.state, &self.heads.record) {
-            self.abandoned = Some(head.run);
-            let abandoned = RunRecord {
-                state: RunState::Abandoned,
-                ended_ms: wall,
-                end: ends,
-                ..record.clone()
-            };
-            ops.push(Op::Set(Key::Run(head.run), Node::Run(abandoned), *version));
-        }
-        if !same {
-            let desired = Desired {
-                live: revision,
-                at_ms: wall,
-                extra: desired.extra,
-            };
-            ops.push(Op::Set(
-                Key::Desired,
-                Node::Desired(desired),
-                desired_version,
-            ));
-            ops.push(Op::Create(
-                Key::Revision(revision),
-                revision_node(&self.plugin, wall),
-            ));
-        }
-        ops.extend(self.counter_op());
-        ops.push(self.member_op(run, revision));
-        self.state = State::Enter;
-        desk.ask(Asker::Member, StoreRequest::Multi(ops));
-    }
-
-    fn ends_read(&mut self, desk: &mut Desk, all: &[(TopicPartition, Found)]) -> Outcome {
-        let ends: Vec<_> = all
-            .iter()
-            .filter_map(|(tp, found)| match found {
-                Found::Node(Node::Checkpoint(c), _) => Some((tp.clone(), c.position.next_offset)),
-                _ => None,
-            })
-            .collect();
-        if self.leaving.is_some() {
-            let released = all
-                .iter()
-                .all(|(_, found)| matches!(found, Found::Node(Node::Checkpoint(c), _) if c.owner.released));
-            self.close(desk, ends, released);
-        } else {
-            self.open(desk, ends);
-        }
-        Outcome::Pending
-    }
-
-    /// Our node is in the current run: work under it, at the version of the head as read.
-    fn enter(&mut self, desk: &mut Desk, run: Run, head_version: i32) -> Outcome {
-        if self.run != run {
-            let opened = self
-                .heads
-                .run
-                .as_ref()
-                .is_some_and(|(h, _)| h.nonce == self.nonce);
-            desk.notice(if opened {
-                Notice::RunOpened(run, self.abandoned)
-            } else {
-                Notice::RunJoined(run)
-            });
-        }
-        self.run = run;
-        self.head_version = head_version;
-        self.start = self
-            .heads
-            .record
-            .as_ref()
-            .map(|(r, _)| r.start.clone())
-            .unwrap_or_default();
-        if let Some((desired, _)) = &self.heads.desired
-            && self.same_plugin()
-        {
-            self.revision = desired.live;
-        }
-        self.state = State::In;
-        self.tries = 0;
-        self.ghost_until = None;
-        Outcome::Entered
-    }
-
-    /// We are in and want out: with others, just go; alone, close the run in the same request.
-    fn exit(&mut self, desk: &mut Desk) -> Outcome {
-        let others = self
-            .heads
-            .live
-            .iter()
-            .any(|(id, _, _)| *id != self.identity.member);
-        if !others {
-            self.state = State::ReadEnds;
-            desk.ask(Asker::Member, StoreRequest::Checkpoints);
-            return Outcome::Pending;
-        }
-        let mut ops = self.counter_op();
-        ops.extend(self.own_delete());
-        self.state = State::Exit;
-        desk.ask(Asker::Member, StoreRequest::Multi(ops));
-        Outcome::Pending
-    }
-
-    fn own_delete(&self) -> Option<Op> {
-        self.heads
-            .live
-            .iter()
-            .find(|(id, r, _)| *id == self.identity.member && r.nonce == self.nonce)
-            .map(|(id, _, version)| Op::Delete(Key::Member(id.clone()), *version))
-    }
-
-    fn close(&mut self, desk: &mut Desk, ends: Vec<(TopicPartition, i64)>, released: bool) {
-        let mut ops = self.counter_op();
-        ops.extend(self.own_delete());
-        if let Some((head, version)) = &self.heads.run {
-            let closed = RunHead {
-                state: HeadState::Closed,
-                nonce: self.nonce,
-                ..head.clone()
-            };
-            ops.push(Op::Set(Key::RunHead, Node::RunHead(closed), *version));
-        }
-        if let Some((record, version)) = &self.heads.record {
-            let (state, reason) = match &self.leaving {
-                Some(Err(why)) => (RunState::Failed, why.clone()),
-                _ if released => (RunState::Finished, String::new()),
-                _ => (RunState::Failed, "ended with unreleased partitions".into()),
-            };
-            let ended = RunRecord {
-                state,
-                reason,
-                ended_ms: desk.now.wall_ms,
-                end: ends,
-                ..record.clone()
-            };
-            ops.push(Op::Set(Key::Run(self.run), Node::Run(ended), *version));
-        }
-        self.state = State::Exit;
-        desk.ask(Asker::Member, StoreRequest::Multi(ops));
-    }
-
-    fn left(&mut self, desk: &mut Desk) -> Outcome {
-        let alone = self
-            .heads
-            .live
-            .iter()
-            .all(|(id, _, _)| *id == self.identity.member);
-        desk.notice(Notice::RunLeft(self.run, alone));
-        self.state = State::Left;
-        Outcome::Left
     }
 }
 
-/// The node of a new revision.
-pub(crate) fn revision_node(plugin: &Candidate, wall_ms: u64) -> Node {
-    Node::Revision(RevisionRecord {
+/// A new revision, as it is stored.
+fn revision_record(plugin: &Candidate, wall_ms: u64) -> RevisionRecord {
+    RevisionRecord {
         digest: plugin.digest.clone(),
         config_digest: plugin.config_digest.clone(),
         contract: plugin.contract.clone(),
         created_ms: wall_ms,
         extra: Extra::default(),
-    })
+    }
+}
+
+/// The node of a new revision.
+pub(crate) fn revision_node(plugin: &Candidate, wall_ms: u64) -> Node {
+    Node::Revision(revision_record(plugin, wall_ms))
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{
     checkpoint::{Claim, Owned, Wanted},
-    ids::{Instant, MemberId, Revision, Run},
+    ids::{Instant, MemberId, RequestId, Revision, Run},
     source::Flow,
     store::PluginPosition,
 };
@@ -16,7 +16,9 @@ pub(crate) enum Phase {
     Unclaimed(Instant),
     /// Being claimed.
     Claiming(Claim),
-    /// Claimed; the log is being asked whether the position is still there.
+    /// Claimed; whether the log still has the position is to be asked, not before this moment.
+    Unchecked(Instant),
+    /// Claimed; the log is being asked.
     Checking,
     /// Fed.
     Working,
@@ -39,6 +41,25 @@ pub(crate) struct Committing {
     pub(crate) wanted: Wanted,
     /// Its sequence number.
     pub(crate) seq: u64,
+    /// The write, or the read that finds out about it; an answer to any other request says nothing.
+    pub(crate) request: RequestId,
+    /// When it is read back once more, because a read was not answered.
+    pub(crate) read_at: Option<Instant>,
+    /// How often a read was not answered, for the pause before the next.
+    pub(crate) reads: u32,
+}
+
+/// A former owner that a claim waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FormerOwner {
+    /// Its name; with the session it names one life of it.
+    pub(crate) member: MemberId,
+    /// Its session.
+    pub(crate) session: i64,
+    /// When the claim goes on by force.
+    pub(crate) force_at: Instant,
+    /// Whether its process is surely gone, so that nobody has to wait and nothing is forced.
+    pub(crate) gone: bool,
 }
 
 /// One partition.
@@ -54,8 +75,8 @@ pub(crate) struct Partition {
     pub(crate) run: Run,
     /// Where the next feeding begins: the position, or the low-water mark of the feeding before.
     pub(crate) resume_at: i64,
-    /// Whether a lost position was moved by policy and that is not stored yet.
-    pub(crate) moved: bool,
+    /// Where a lost position was moved to by policy, until that is stored.
+    pub(crate) moved: Option<i64>,
     /// The current feeding, if it is fed.
     pub(crate) flow: Option<Flow>,
     /// A write on its way; never two at a time.
@@ -74,10 +95,10 @@ pub(crate) struct Partition {
     pub(crate) mirrored: Option<i64>,
     /// How often claim or feeding failed in a row.
     pub(crate) tries: u32,
-    /// When a claim that waits for a former owner goes on by force.
-    pub(crate) force_at: Option<Instant>,
-    /// A former owner whose process is surely gone.
-    pub(crate) gone_owner: Option<(MemberId, i64)>,
+    /// The former owner that a claim waits for; kept between its tries, so that the wait has an end.
+    pub(crate) former: Option<FormerOwner>,
+    /// Last request of the claim; an answer to any other one says nothing.
+    pub(crate) asked: Option<RequestId>,
     /// Until when decoding pauses, because a schema is not to be had.
     pub(crate) decode_at: Option<Instant>,
 }
@@ -91,9 +112,9 @@ impl Partition {
             owned: None,
             run: Run(0),
             resume_at: 0,
-            moved: false,
-            force_at: None,
-            gone_owner: None,
+            moved: None,
+            former: None,
+            asked: None,
             flow: None,
             committing: None,
             edges: VecDeque::new(),
@@ -109,10 +130,7 @@ impl Partition {
 
     /// Whether the write of a claim is on its way, so that it may turn out to be ours.
     pub(crate) fn claim_in_flight(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Claiming(Claim::Write(_) | Claim::ReadBack(_))
-        )
+        matches!(self.phase, Phase::Claiming(Claim::Write(_) | Claim::ReadBack(..)))
     }
 
     /// First offset that is not complete: of the feeding, else where the next one begins.
@@ -126,14 +144,8 @@ impl Partition {
         let owned = self.owned.as_ref()?;
         let stored = &owned.stored;
         let mark = self.low_water()?;
-        if self.moved {
-            let (next_offset, plugin) = (self.resume_at.min(mark), stored.plugin);
-            return Some(Wanted {
-                next_offset,
-                plugin,
-                released: false,
-                moved: true,
-            });
+        if let Some(next_offset) = self.moved {
+            return Some(Wanted { next_offset, plugin: stored.plugin, released: false, moved: true });
         }
         let mut plugin = stored.plugin;
         let mut next_offset = mark.max(stored.position.next_offset);
@@ -150,12 +162,14 @@ impl Partition {
         let news = next_offset > stored.position.next_offset
             || released != stored.owner.released
             || owned.topic != stored.topic;
-        news.then_some(Wanted {
-            next_offset,
-            plugin,
-            released,
-            moved: false,
-        })
+        news.then_some(Wanted { next_offset, plugin, released, moved: false })
+    }
+
+    /// A feeding begins at `from`: edges behind it have not happened, for those batches are handed over again.
+    pub(crate) fn rehand_from(&mut self, from: i64) {
+        let Some(owned) = &self.owned else { return };
+        self.edges.retain(|edge| edge.since <= from);
+        self.handed = self.edges.back().map_or(owned.stored.plugin.revision, |edge| edge.revision);
     }
 
     /// Forgets edges that the stored position has passed.

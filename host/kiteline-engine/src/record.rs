@@ -30,10 +30,7 @@ pub const OWN: u32 = 1 << 31;
 
 impl Span {
     /// No value at all, which is never the same as an empty one.
-    pub const NULL: Self = Self {
-        off: 0,
-        len: u32::MAX,
-    };
+    pub const NULL: Self = Self { off: 0, len: u32::MAX };
 
     /// Whether this is [`Span::NULL`].
     pub fn null(self) -> bool {
@@ -106,8 +103,7 @@ pub struct RecordBatch {
 impl RecordBatch {
     /// Headers of one record, in Kafka's order.
     pub fn headers_of(&self, record: &Record) -> &[Header] {
-        &self.headers
-            [record.headers_at as usize..(record.headers_at + record.headers_count) as usize]
+        &self.headers[record.headers_at as usize..(record.headers_at + record.headers_count) as usize]
     }
 }
 
@@ -154,26 +150,14 @@ impl OutputBatch {
     pub fn bytes_of<'a>(&'a self, source: &'a RecordBatch, span: Span) -> Option<&'a [u8]> {
         match span {
             s if s.null() => None,
-            s if s.off >= OWN => Span {
-                off: s.off - OWN,
-                len: s.len,
-            }
-            .of(&self.bytes),
+            s if s.off >= OWN => Span { off: s.off - OWN, len: s.len }.of(&self.bytes),
             s => s.of(&source.bytes),
         }
     }
 
     /// Headers of one output, in order. Spans of kept headers lie in the source, as their offsets say.
-    pub fn headers_of<'a>(
-        &'a self,
-        source: &'a RecordBatch,
-        record: &OutputRecord,
-    ) -> &'a [Header] {
-        let list = if record.headers_kept {
-            &source.headers
-        } else {
-            &self.headers
-        };
+    pub fn headers_of<'a>(&'a self, source: &'a RecordBatch, record: &OutputRecord) -> &'a [Header] {
+        let list = if record.headers_kept { &source.headers } else { &self.headers };
         &list[record.headers_at as usize..(record.headers_at + record.headers_count) as usize]
     }
 

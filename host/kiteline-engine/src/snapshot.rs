@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A pipeline at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Current run.
     pub run: Run,
@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub revision: Revision,
     /// Whether nothing new is written to sinks, because the store session is not proved.
     pub held: bool,
+    /// Requests to the checkpoint store without an answer.
+    pub requests: u32,
     /// The partitions that this member has or is getting.
     pub partitions: Vec<PartitionPicture>,
 }
@@ -47,14 +49,10 @@ impl Snapshot {
         run: Run,
         revision: Revision,
         held: bool,
+        requests: usize,
     ) -> Self {
         let partitions = partitions.iter().map(|(tp, p)| picture(tp, p)).collect();
-        Self {
-            run,
-            revision,
-            held,
-            partitions,
-        }
+        Self { run, revision, held, requests: u32::try_from(requests).unwrap_or(u32::MAX), partitions }
     }
 }
 
@@ -62,7 +60,7 @@ fn picture(tp: &TopicPartition, partition: &Partition) -> PartitionPicture {
     let state = match &partition.phase {
         Phase::Unclaimed(_) => "unclaimed",
         Phase::Claiming(_) => "claiming",
-        Phase::Checking => "checking",
+        Phase::Unchecked(_) | Phase::Checking => "checking",
         Phase::Working => "working",
         Phase::Rewinding(_) => "rewinding",
         Phase::Halted(_) => "halted",
@@ -80,10 +78,7 @@ fn picture(tp: &TopicPartition, partition: &Partition) -> PartitionPicture {
         state,
         reason,
         generation: partition.owned.as_ref().map(|o| o.stored.owner.generation),
-        stored: partition
-            .owned
-            .as_ref()
-            .map(|o| o.stored.position.next_offset),
+        stored: partition.owned.as_ref().map(|o| o.stored.position.next_offset),
         low_water: partition.low_water(),
         position: flow.map(crate::source::Flow::position),
         in_flight: flow.map_or(0, |f| u32::try_from(f.in_flight()).unwrap_or(u32::MAX)),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{
     ids::{BatchId, FeedId, Revision},
-    limits::Limits,
+    limits::{FETCH_AHEAD_MAX, Limits},
     record::OffsetRange,
 };
 
@@ -32,8 +32,9 @@ pub(crate) struct InFlight {
     pub(crate) range: OffsetRange,
     /// How far it is.
     pub(crate) progress: Progress,
-    /// Revision that has or had it; set when it is handed over.
-    pub(crate) revision: Revision,
+    /// Revision that has or had it, once handed over. A batch that has to wait for a schema goes to the same one again, for
+    /// batches behind it may have been handed over meanwhile.
+    pub(crate) revision: Option<Revision>,
 }
 
 /// One feeding of a partition from a concrete offset.
@@ -54,13 +55,7 @@ pub(crate) struct Flow {
 impl Flow {
     /// A feeding that begins at `from`.
     pub(crate) fn new(feed: FeedId, from: i64) -> Self {
-        Self {
-            feed,
-            batches: VecDeque::new(),
-            position: from,
-            low_water: from,
-            credit: 0,
-        }
+        Self { feed, batches: VecDeque::new(), position: from, low_water: from, credit: 0 }
     }
 
     /// First offset that is not complete.
@@ -84,33 +79,30 @@ impl Flow {
     }
 
     /// How many more fetches to allow, given what the whole pipeline may still take; counts them as allowed.
-    /// Asks in halves of the bound, so that a batch does not cost a message each way.
+    ///
+    /// One is allowed always, so that no partition starves while others keep the pipeline full. Not one at a time, so that a
+    /// batch does not cost a message each way.
     pub(crate) fn allow(&mut self, limits: &Limits, pipeline_left: u32) -> u32 {
-        let room = limits
-            .partition_batches_max
-            .saturating_sub(self.claimed())
-            .min(pipeline_left);
-        if room == 0 || (self.credit > 0 && room < limits.partition_batches_max / 2) {
+        if self.credit > FETCH_AHEAD_MAX / 2 {
             return 0;
         }
-        self.credit += room;
-        room
+        let least = u32::from(self.claimed() == 0);
+        let more = limits
+            .partition_batches_max
+            .saturating_sub(self.claimed())
+            .min(FETCH_AHEAD_MAX - self.credit)
+            .min(pipeline_left)
+            .max(least);
+        self.credit += more;
+        more
     }
 
     /// A batch has come. Offsets only grow; gaps are ordinary.
     pub(crate) fn fetched(&mut self, batch: BatchId, range: OffsetRange) {
-        assert!(
-            range.from >= self.position && range.until >= range.from,
-            "a batch must lie behind the ones before it"
-        );
+        assert!(range.from >= self.position && range.until >= range.from, "a batch must lie behind the ones before it");
         self.credit = self.credit.saturating_sub(1);
         self.position = range.until;
-        self.batches.push_back(InFlight {
-            batch,
-            range,
-            progress: Progress::Waiting,
-            revision: Revision(0),
-        });
+        self.batches.push_back(InFlight { batch, range, progress: Progress::Waiting, revision: None });
     }
 
     /// The batch of that name, if it is of this feeding.
@@ -120,18 +112,10 @@ impl Flow {
 
     /// The next batch to hand to the plugin, unless `ahead` others are with it already.
     pub(crate) fn next_to_transform(&mut self, ahead: usize) -> Option<&mut InFlight> {
-        if self
-            .batches
-            .iter()
-            .filter(|b| b.progress == Progress::Transforming)
-            .count()
-            >= ahead
-        {
+        if self.batches.iter().filter(|b| b.progress == Progress::Transforming).count() >= ahead {
             return None;
         }
-        self.batches
-            .iter_mut()
-            .find(|b| b.progress == Progress::Waiting)
+        self.batches.iter_mut().find(|b| b.progress == Progress::Waiting)
     }
 
     /// The next batch whose writes may leave: order is kept, so every batch before it must have left already.
@@ -142,27 +126,21 @@ impl Flow {
             .filter(|b| b.progress == Progress::Transformed)
     }
 
-    /// Takes off what is complete at the front and moves the low-water mark over it. Gives the last revision passed, if any.
-    pub(crate) fn settle(&mut self, mut passed: impl FnMut(InFlight)) {
-        while self
-            .batches
-            .front()
-            .is_some_and(|b| b.progress == Progress::Complete)
-        {
+    /// Takes off what is complete at the front and moves the low-water mark over it. Whether it moved.
+    pub(crate) fn settle(&mut self) -> bool {
+        let before = self.batches.len();
+        while self.batches.front().is_some_and(|b| b.progress == Progress::Complete) {
             if let Some(batch) = self.batches.pop_front() {
-                assert!(
-                    batch.range.until >= self.low_water,
-                    "the low-water mark only rises"
-                );
+                assert!(batch.range.until >= self.low_water, "the low-water mark only rises");
                 self.low_water = batch.range.until;
-                passed(batch);
             }
         }
+        self.batches.len() < before
     }
 
-    /// Forgets everything in flight; the names of what must be dropped.
+    /// Forgets everything in flight; the names of what must be dropped. What is complete was dropped before.
     pub(crate) fn abandon(&mut self) -> impl Iterator<Item = BatchId> + '_ {
         self.credit = 0;
-        self.batches.drain(..).map(|b| b.batch)
+        self.batches.drain(..).filter(|b| b.progress != Progress::Complete).map(|b| b.batch)
     }
 }

@@ -300,10 +300,7 @@ impl Op {
     /// The node that it concerns.
     pub fn key(&self) -> &Key {
         match self {
-            Self::Check(key, _)
-            | Self::Create(key, _)
-            | Self::Set(key, _, _)
-            | Self::Delete(key, _) => key,
+            Self::Check(key, _) | Self::Create(key, _) | Self::Set(key, _, _) | Self::Delete(key, _) => key,
         }
     }
 }

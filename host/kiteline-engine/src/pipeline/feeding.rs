@@ -1,10 +1,15 @@
 //! Feeding: batches from fetch to completion, in order, within bounds.
 
-use super::{
-    BatchId, Effect, FeedId, Notice, OffsetRange, Phase, Pipeline, Progress, TopicPartition,
-    backoff_ms,
+use super::Pipeline;
+use crate::{
+    desk::backoff_ms,
+    effect::{Effect, Notice},
+    ids::{BatchId, FeedId, TopicPartition},
+    partition::Phase,
+    record::OffsetRange,
+    source::Progress,
+    store::PluginPosition,
 };
-use crate::{ids::Revision, store::PluginPosition};
 
 /// Batches of a partition that a plugin without state may have at the same time: the next one waits while one is worked on.
 const AHEAD_STATELESS: usize = 2;
@@ -25,8 +30,10 @@ impl Pipeline {
         let Some(partition) = self.partitions.get_mut(&tp) else {
             return;
         };
-        let Some(flow) = &mut partition.flow else {
-            return;
+        let draining = matches!(partition.phase, Phase::Draining(_));
+        let Some(flow) = partition.flow.as_mut().filter(|_| !draining) else {
+            // on its way out, it takes in nothing more
+            return self.desk.effects.push(Effect::Forget(batch));
         };
         if flow.in_flight() == 0 {
             partition.moved_at = now;
@@ -47,13 +54,10 @@ impl Pipeline {
 
     /// Asks for everything that this partition may do now: fetches, plugin calls, writes.
     pub(super) fn pump(&mut self, tp: &TopicPartition) {
-        let held = self.held();
-        let left = self.pipeline_left();
-        let ahead = if self.swap.stateless() {
-            AHEAD_STATELESS
-        } else {
-            1
-        };
+        let held = self.lease.held();
+        let in_flight = u32::try_from(self.batches.len()).unwrap_or(u32::MAX);
+        let left = self.limits.pipeline_batches_max.saturating_sub(in_flight);
+        let ahead = if self.swap.stateless() { AHEAD_STATELESS } else { 1 };
         let live = self.membership.revision;
         let now = self.desk.at();
         let Some(partition) = self.partitions.get_mut(tp) else {
@@ -70,22 +74,17 @@ impl Pipeline {
         if partition.decode_at.is_none_or(|at| at <= now) {
             partition.decode_at = None;
             while let Some(next) = flow.next_to_transform(ahead) {
-                if partition.handed != live {
-                    let edge = PluginPosition {
-                        revision: live,
-                        since: next.range.from,
-                    };
+                let revision = next.revision.unwrap_or(live);
+                if next.revision.is_none() && partition.handed != live {
+                    let edge = PluginPosition { revision: live, since: next.range.from };
                     partition.edges.push_back(edge);
                     partition.handed = live;
                     self.desk.effects.push(Effect::Flush(tp.clone()));
-                    self.desk
-                        .notice(Notice::Switched(tp.clone(), live, next.range.from));
+                    self.desk.notice(Notice::Switched(tp.clone(), live, next.range.from));
                 }
                 next.progress = Progress::Transforming;
-                next.revision = live;
-                self.desk
-                    .effects
-                    .push(Effect::Transform(next.batch, tp.clone(), live));
+                next.revision = Some(revision);
+                self.desk.effects.push(Effect::Transform(next.batch, tp.clone(), revision));
             }
         }
         if held {
@@ -99,14 +98,9 @@ impl Pipeline {
             let Some(flow) = self.partitions.get_mut(tp).and_then(|p| p.flow.as_mut()) else {
                 return;
             };
-            let before = flow.claimed();
             let credit = flow.allow(&self.limits, left);
             if credit > 0 {
-                self.desk
-                    .effects
-                    .push(Effect::Fetch(tp.clone(), feed, credit));
-            } else if left == 0 && before == 0 {
-                self.starved = true;
+                self.desk.effects.push(Effect::Fetch(tp.clone(), feed, credit));
             }
         }
     }
@@ -114,28 +108,17 @@ impl Pipeline {
     /// Whether everything up to where `until end` stops was fetched.
     fn until_end_reached(&self, tp: &TopicPartition) -> bool {
         self.until_end
-            && self.partitions.get(tp).is_some_and(
-                |p| matches!((&p.flow, p.end), (Some(f), Some(end)) if f.position() >= end),
-            )
+            && self
+                .partitions
+                .get(tp)
+                .is_some_and(|p| matches!((&p.flow, p.end), (Some(f), Some(end)) if f.position() >= end))
     }
 
     pub(super) fn pump_all(&mut self) {
-        self.starved = false;
         let all: Vec<_> = self.partitions.keys().cloned().collect();
         for tp in all {
             self.pump(&tp);
         }
-    }
-
-    /// Batches that the pipeline may still take on.
-    fn pipeline_left(&self) -> u32 {
-        let claimed: u32 = self
-            .partitions
-            .values()
-            .filter_map(|p| p.flow.as_ref())
-            .map(crate::source::Flow::claimed)
-            .sum();
-        self.limits.pipeline_batches_max.saturating_sub(claimed)
     }
 
     pub(super) fn on_transformed(&mut self, batch: BatchId, writes: u32, stop: Option<String>) {
@@ -146,18 +129,10 @@ impl Pipeline {
             self.halt(&tp, why);
             return;
         }
-        let Some(entry) = self
-            .partitions
-            .get_mut(&tp)
-            .and_then(|p| p.flow.as_mut()?.find(batch))
-        else {
+        let Some(entry) = self.partitions.get_mut(&tp).and_then(|p| p.flow.as_mut()?.find(batch)) else {
             return;
         };
-        entry.progress = if writes == 0 {
-            Progress::Complete
-        } else {
-            Progress::Transformed
-        };
+        entry.progress = if writes == 0 { Progress::Complete } else { Progress::Transformed };
         if writes == 0 {
             self.complete(&tp, batch);
         }
@@ -168,18 +143,11 @@ impl Pipeline {
         let Some(tp) = self.batches.get(&batch).cloned() else {
             return self.desk.notice(Notice::LateCompletion);
         };
-        if let Some(entry) = self
-            .partitions
-            .get_mut(&tp)
-            .and_then(|p| p.flow.as_mut()?.find(batch))
-        {
+        if let Some(entry) = self.partitions.get_mut(&tp).and_then(|p| p.flow.as_mut()?.find(batch)) {
             entry.progress = Progress::Complete;
         }
         self.complete(&tp, batch);
         self.pump(&tp);
-        if self.starved {
-            self.pump_all();
-        }
     }
 
     fn complete(&mut self, tp: &TopicPartition, batch: BatchId) {
@@ -193,11 +161,11 @@ impl Pipeline {
         let Some(partition) = self.partitions.get_mut(tp) else {
             return;
         };
-        if let Some(flow) = &mut partition.flow {
-            flow.settle(|_| partition.moved_at = now);
+        if partition.flow.as_mut().is_some_and(crate::source::Flow::settle) {
+            partition.moved_at = now;
+            partition.tries = 0;
+            partition.stall_told = false;
         }
-        partition.tries = 0;
-        partition.stall_told = false;
         self.advance_drain(tp);
     }
 
@@ -243,8 +211,7 @@ impl Pipeline {
         let from = partition.resume_at;
         match partition.phase {
             Phase::Working => {
-                partition.phase =
-                    Phase::Rewinding(now.plus_ms(backoff_ms(&self.limits, partition.tries - 1)));
+                partition.phase = Phase::Rewinding(now.plus_ms(backoff_ms(&self.limits, partition.tries - 1)));
                 self.desk.notice(Notice::Rewound(tp, from, message));
             }
             // no time to do it again: what is complete is given back
@@ -257,7 +224,7 @@ impl Pipeline {
     }
 
     /// Timers of a partition that is fed.
-    pub(super) fn tick_working(&mut self, tp: &TopicPartition) {
+    pub(super) fn tick_fed(&mut self, tp: &TopicPartition) {
         let now = self.desk.at();
         let Some(partition) = self.partitions.get_mut(tp) else {
             return;
@@ -268,18 +235,9 @@ impl Pipeline {
             partition.stall_told = true;
             self.desk.notice(Notice::Stalled(tp.clone(), quiet));
         }
-        let decode_due = self
-            .partitions
-            .get(tp)
-            .is_some_and(|p| p.decode_at.is_some_and(|at| at <= now));
-        if decode_due || self.starved {
+        let decode_due = self.partitions.get(tp).is_some_and(|p| p.decode_at.is_some_and(|at| at <= now));
+        if decode_due {
             self.pump(tp);
         }
-    }
-
-    /// The live revision is another one: batches that were not handed over yet go to it.
-    pub(super) fn switch_to(&mut self, revision: Revision) {
-        self.membership.revision = revision;
-        self.pump_all();
     }
 }

@@ -1,0 +1,1 @@
+//! Seeds that failed once, each with its story.

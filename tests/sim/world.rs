@@ -1,0 +1,487 @@
+//! One simulated history: everything that is on its way, in order of time, and what happens when it arrives.
+//!
+//! Effects of the engines are performed in `perform.rs`, the way to the store is in `wire.rs`, faults in `chaos.rs`, the end
+//! in `ending.rs`. Nothing here knows what is right; that is the business of `check`.
+
+use std::collections::BTreeMap;
+
+use kiteline_engine::{
+    event::{Event, Now},
+    ids::{BatchId, FeedId, Instant, RequestId, TopicPartition},
+    store::{StoreAnswer, StoreRequest},
+};
+
+use crate::{
+    check::Checks,
+    dice::Dice,
+    group::{Group, Message},
+    ledger::Ledger,
+    logs::Log,
+    mutant::Mutation,
+    plan::Plan,
+    process::{Process, Who},
+    sink::{Landing, Lane, Write},
+    store::Store,
+    trace::Trace,
+};
+
+/// Something that will arrive.
+#[derive(Debug)]
+pub enum Thing {
+    /// A member is started again.
+    Boot(usize),
+    /// A process gets a session.
+    Connect(Who),
+    /// The way to the store is free again.
+    Reconnect(Who),
+    /// The store has not heard of a session's client until this moment.
+    SessionEnd(i64, u64),
+    /// An event reaches a process.
+    Event(Who, Event),
+    /// The time of a process.
+    Tick(Who),
+    /// A request reaches the store.
+    Land(Post),
+    /// An answer reaches a process: over which connection, to what, and when that was sent.
+    Answer(Who, u32, RequestId, StoreAnswer, u64),
+    /// A fetch ends.
+    Fetch(Who, TopicPartition, FeedId),
+    /// The log tells its range to whoever asked.
+    Positions(Who, Vec<TopicPartition>),
+    /// A plugin has worked on a batch.
+    Transformed(Who, BatchId, i64),
+    /// Writes reach the sink.
+    SinkLand(Shipment),
+    /// The coordinator looks after its members.
+    GroupTurn,
+    /// A message of the coordinator reaches a process; which membership it is meant for.
+    GroupMessage(Who, u32, Message),
+    /// A process learns that it is no member any more.
+    GroupLost(Who, u32, Vec<TopicPartition>),
+    /// A process joins.
+    GroupJoin(Who, u32),
+    /// An answer reaches the coordinator; none is that to an assignment.
+    GroupAnswer(Who, Option<Vec<TopicPartition>>),
+    /// The coordinator has not heard of a process for a session.
+    GroupGone(Who),
+    /// Faults may strike.
+    Chaos,
+    /// Records become visible.
+    Produce,
+    /// Whether all has come to its end.
+    Look,
+}
+
+/// A request on its way to the store.
+#[derive(Debug)]
+pub struct Post {
+    /// Sender.
+    pub who: Who,
+    /// In which session.
+    pub session: i64,
+    /// Over which connection.
+    pub connection: u32,
+    /// Name.
+    pub id: RequestId,
+    /// Content.
+    pub request: StoreRequest,
+    /// When it was sent.
+    pub sent: u64,
+    /// Whether the sender will hear of it.
+    pub told: bool,
+}
+
+/// Writes of one batch on their way to the sink.
+#[derive(Debug)]
+pub struct Shipment {
+    /// Sender.
+    pub who: Who,
+    /// Batch.
+    pub batch: BatchId,
+    /// Source partition.
+    pub tp: TopicPartition,
+    /// Way.
+    pub lane: u64,
+    /// What is written, in order.
+    pub writes: Vec<Write>,
+    /// What comes of it.
+    pub landing: Landing,
+}
+
+/// What went wrong: which checker says so, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Name of the checker.
+    pub checker: &'static str,
+    /// What it saw.
+    pub message: String,
+}
+
+/// One history.
+#[derive(Debug)]
+pub struct World {
+    /// Parameters.
+    pub plan: Plan,
+    /// Chance.
+    pub dice: Dice,
+    /// Now, in simulated milliseconds.
+    pub clock: u64,
+    queue: BTreeMap<(u64, u64), Thing>,
+    queued: u64,
+    /// Events that engines were given.
+    pub steps: u64,
+    /// The store.
+    pub store: Store,
+    /// The group's coordinator.
+    pub group: Group,
+    /// The source.
+    pub logs: Vec<Log>,
+    /// What came of every record.
+    pub ledgers: Vec<Ledger>,
+    /// Ways to the sink there ever were.
+    pub lanes: Vec<Lane>,
+    /// The living process of each member.
+    pub processes: Vec<Option<Process>>,
+    /// Lives of each member so far.
+    pub lives: Vec<u32>,
+    /// Number of the plugin that a new process has.
+    pub plugin: u64,
+    /// Whether faults are over.
+    pub calm: bool,
+    /// Whether all processes were asked to stop, at the end.
+    pub stopping: bool,
+    /// Members that came to the logs' ends and ended in order.
+    pub done: Vec<bool>,
+    /// Checkers.
+    pub checks: Checks,
+    /// A fault put into the program on purpose.
+    pub mutation: Mutation,
+    /// What happened.
+    pub trace: Trace,
+    /// The first thing that went wrong.
+    pub failure: Option<Failure>,
+    /// Whether the history has come to its end.
+    pub over: bool,
+}
+
+/// No history needs more events; one that does is a loop.
+const STEPS_MAX: u64 = 400_000;
+
+impl World {
+    /// The beginning of a seed's history.
+    pub fn new(seed: u64, mutation: Mutation) -> Self {
+        let mut dice = Dice::new(seed);
+        let plan = Plan::of(&mut dice);
+        let logs: Vec<_> = (0..plan.partitions).map(|_| Log::new(&mut dice, plan.offsets, plan.until_end)).collect();
+        let ledgers = logs.iter().enumerate().map(|(p, log)| Ledger::new(seed, p, log)).collect();
+        let mut world = Self {
+            dice,
+            clock: 0,
+            queue: BTreeMap::new(),
+            queued: 0,
+            steps: 0,
+            store: Store::new(mutation.blind_store()),
+            group: Group::new((0..plan.partitions).map(partition).collect()),
+            logs,
+            ledgers,
+            lanes: Vec::new(),
+            processes: (0..plan.members).map(|_| None).collect(),
+            lives: vec![0; plan.members],
+            plugin: 1,
+            calm: false,
+            stopping: false,
+            done: vec![false; plan.members],
+            checks: Checks::default(),
+            mutation,
+            trace: Trace::default(),
+            failure: None,
+            over: false,
+            plan,
+        };
+        for member in 0..world.plan.members {
+            let at = world.dice.range(0, 300);
+            world.later(at, Thing::Boot(member));
+        }
+        world.later(10, Thing::GroupTurn);
+        world.later(100, Thing::Chaos);
+        world.later(50, Thing::Produce);
+        let calm = world.plan.faults_ms;
+        world.later(calm, Thing::Look);
+        world
+    }
+
+    /// Lets it come to its end, or to its first failure.
+    pub fn run(&mut self) {
+        while !self.over && self.failure.is_none() {
+            let Some(((at, _), thing)) = self.queue.pop_first() else {
+                return self.fail("live", "nothing is on its way any more".into());
+            };
+            self.clock = at;
+            self.arrive(thing);
+            if self.steps > STEPS_MAX {
+                self.fail("live", format!("{STEPS_MAX} events, and no end"));
+            }
+        }
+    }
+
+    /// Notes a failure; the first one counts.
+    pub fn fail(&mut self, checker: &'static str, message: String) {
+        self.log(format_args!("FAILED {checker}: {message}"));
+        self.failure.get_or_insert(Failure { checker, message });
+    }
+
+    /// Notes a checker's verdict.
+    pub fn judge(&mut self, checker: &'static str, verdict: Result<(), String>) {
+        if let Err(message) = verdict {
+            self.fail(checker, message);
+        }
+    }
+
+    /// Adds a line to the trace.
+    pub fn log(&mut self, text: std::fmt::Arguments<'_>) {
+        self.trace.line(self.clock, text);
+    }
+
+    /// Something will arrive in so many milliseconds.
+    pub fn later(&mut self, ms: u64, thing: Thing) {
+        self.queued += 1;
+        self.queue.insert((self.clock + ms, self.queued), thing);
+    }
+
+    /// How long something takes that ordinarily takes up to `ms`.
+    pub fn takes(&mut self, ms: u64) -> u64 {
+        let slow = !self.calm && self.dice.chance(self.plan.faults.slow);
+        self.dice.range(1, ms) * if slow { 20 } else { 1 }
+    }
+
+    /// Whether a fault strikes, given how often it does.
+    pub fn strikes(&mut self, per_mille: u64) -> bool {
+        !self.calm && self.dice.chance(per_mille)
+    }
+
+    /// The process of that life, if it lives.
+    pub fn process(&mut self, who: Who) -> Option<&mut Process> {
+        self.processes[who.member].as_mut().filter(|p| p.who == who)
+    }
+
+    /// Until when a process stands still, if it does.
+    fn asleep(&mut self, who: Who) -> Option<u64> {
+        let now = self.clock;
+        self.process(who).map(|p| p.paused_until).filter(|until| *until > now)
+    }
+
+    fn arrive(&mut self, thing: Thing) {
+        let inside = match &thing {
+            Thing::Event(who, _)
+            | Thing::Tick(who)
+            | Thing::Answer(who, ..)
+            | Thing::Fetch(who, ..)
+            | Thing::Positions(who, ..)
+            | Thing::Transformed(who, ..)
+            | Thing::GroupMessage(who, ..)
+            | Thing::GroupLost(who, ..)
+            | Thing::Connect(who) => Some(*who),
+            _ => None,
+        };
+        // what happens inside a process waits while it stands still
+        if let Some(until) = inside.and_then(|who| self.asleep(who)) {
+            let ms = until - self.clock;
+            return self.later(ms, thing);
+        }
+        match thing {
+            Thing::Boot(member) => self.boot(member),
+            Thing::Connect(who) => self.connect(who),
+            Thing::Reconnect(who) => self.reconnect(who),
+            Thing::SessionEnd(session, at) => self.session_end(session, at),
+            Thing::Event(who, event) => self.step(who, event),
+            Thing::Tick(who) => {
+                let ms = self.process(who).map(|p| p.pipeline.tick_ms());
+                self.step(who, Event::Tick);
+                if let Some(ms) = ms {
+                    self.later(ms, Thing::Tick(who));
+                }
+            }
+            Thing::Land(post) => self.land(post),
+            Thing::Answer(who, connection, id, answer, sent) => {
+                self.answer(who, connection, id, answer, sent);
+            }
+            Thing::Fetch(who, tp, feed) => self.fetched(who, &tp, feed),
+            Thing::Positions(who, list) => self.positions(who, &list),
+            Thing::Transformed(who, batch, session) => self.transformed(who, batch, session),
+            Thing::SinkLand(shipment) => self.sink_land(&shipment),
+            Thing::GroupTurn => self.group_turn(),
+            Thing::GroupMessage(who, joined, message) => {
+                if self.process(who).is_some_and(|p| p.joined == joined) {
+                    let event = match message {
+                        Message::Assigned(list) => {
+                            if let Some(p) = self.process(who) {
+                                p.given_back.retain(|tp| !list.contains(tp));
+                            }
+                            Event::Assigned(list)
+                        }
+                        Message::Revoked(list) => Event::Revoked(list),
+                    };
+                    self.step(who, event);
+                }
+            }
+            Thing::GroupLost(who, joined, list) => {
+                if self.process(who).is_some_and(|p| p.joined == joined) {
+                    if !list.is_empty() {
+                        self.step(who, Event::Lost(list));
+                    }
+                    // the client joins anew by itself
+                    if self.process(who).is_some_and(|p| p.joined == joined) {
+                        let ms = self.takes(self.plan.group_ms);
+                        self.later(ms, Thing::GroupJoin(who, joined));
+                    }
+                }
+            }
+            Thing::GroupJoin(who, joined) => {
+                if self.process(who).is_some_and(|p| p.joined == joined) {
+                    self.group.join(who);
+                }
+            }
+            Thing::GroupAnswer(who, None) => self.group.assign_answered(who),
+            Thing::GroupAnswer(who, Some(list)) => self.group.revoke_answered(who, &list),
+            Thing::GroupGone(who) => {
+                self.group.remove(who);
+            }
+            Thing::Chaos => self.chaos(),
+            Thing::Produce => self.produce(),
+            Thing::Look => self.look(),
+        }
+    }
+
+    fn boot(&mut self, member: usize) {
+        if self.processes[member].is_some() || self.stopping || self.done[member] {
+            return;
+        }
+        self.lives[member] += 1;
+        let who = Who { member, life: self.lives[member] };
+        let seed = self.dice.next();
+        let plugin = self.plugin;
+        self.log(format_args!("{who} starts, plugin {plugin}"));
+        self.processes[member] = Some(Process::new(who, &self.plan, seed, plugin));
+        let ready = self.dice.range(1, 200);
+        self.later(ready, Thing::Event(who, Event::Start));
+        let connect = self.dice.range(1, 200);
+        self.later(connect, Thing::Connect(who));
+        self.later(1, Thing::Tick(who));
+    }
+
+    fn group_turn(&mut self) {
+        for who in self.group.late(self.clock) {
+            self.log(format_args!("{who} is expelled, no answer to a rebalance"));
+            self.expel(who);
+        }
+        let until = self.clock + self.plan.rebalance_ms;
+        for (who, message) in self.group.turn(&mut self.dice, until) {
+            let joined = self.process(who).map_or(0, |p| p.joined);
+            let ms = self.takes(self.plan.group_ms);
+            self.later(ms, Thing::GroupMessage(who, joined, message));
+        }
+        let ms = self.takes(self.plan.group_ms);
+        self.later(ms, Thing::GroupTurn);
+    }
+
+    /// The coordinator takes a process for gone; it learns that late.
+    pub fn expel(&mut self, who: Who) {
+        let Some(list) = self.group.remove(who) else { return };
+        let joined = self.process(who).map_or(0, |p| p.joined);
+        let ms = self.dice.range(1, self.plan.group_session_ms);
+        self.later(ms, Thing::GroupLost(who, joined, list));
+    }
+
+    fn produce(&mut self) {
+        let last = self.plan.faults_ms;
+        let (clock, dice) = (self.clock, &mut self.dice);
+        for log in &mut self.logs {
+            let more = dice.range(0, 6) as i64;
+            log.end = if clock >= last { log.last() } else { (log.end + more).min(log.last()) };
+        }
+        if self.clock <= last {
+            self.later(50, Thing::Produce);
+        }
+    }
+
+    /// One event for one engine, and all that it wants done about it.
+    pub fn step(&mut self, who: Who, event: Event) {
+        let now = Now { at: Instant(1_000 + self.clock), wall_ms: 1_700_000_000_000 + self.clock };
+        if self.process(who).is_none() {
+            return;
+        }
+        self.steps += 1;
+        if !matches!(event, Event::Tick) {
+            self.log(format_args!("{who} <- {}", crate::text::event(&event)));
+        }
+        if matches!(event, Event::StoreExpired)
+            && let Some(p) = self.process(who)
+        {
+            p.requests.clear();
+        }
+        let mut effects = Vec::new();
+        if let Some(p) = self.process(who) {
+            p.pipeline.step(now, event, &mut effects);
+        }
+        for effect in effects {
+            self.log(format_args!("{who} -> {}", crate::text::effect(&effect)));
+            self.perform(who, effect);
+        }
+        let limits = self.plan.limits.clone();
+        let verdict = self.process(who).map(|p| crate::check::bounded(p, &limits));
+        if let Some(verdict) = verdict {
+            self.judge("bounded", verdict);
+        }
+        let finished = self.process(who).and_then(|p| p.finished.take());
+        if let Some(result) = finished {
+            self.end(who, &result);
+        }
+    }
+
+    fn end(&mut self, who: Who, result: &Result<(), String>) {
+        self.log(format_args!("{who} has ended: {result:?}"));
+        let process = self.processes[who.member].take();
+        let session = process.as_ref().and_then(|p| p.session);
+        if let Some(process) = process {
+            self.cut_lanes(&process, 0);
+            if let Some(session) = process.session {
+                self.store.end_session(session);
+            }
+            self.group.remove(who);
+        }
+        self.checks.last_alone = self.store.member_count() == 0;
+        if self.calm && result.is_ok() {
+            let left = self.store.checkpoints().find(|(_, c)| !c.owner.released && Some(c.owner.session) == session);
+            let left = left.map(|(tp, _)| tp.to_string());
+            self.judge(
+                "runs",
+                left.map_or(Ok(()), |tp| Err(format!("{who} ended in order and has not released {tp}"))),
+            );
+        }
+        self.done[who.member] = self.plan.until_end && result.is_ok() && !self.checks.asked_to_stop.contains(&who);
+        self.checks.ended(result);
+        let ms = self.dice.range(1, 2_000);
+        self.later(ms, Thing::Boot(who.member));
+    }
+
+    /// What a process has not sent when it ends or dies does not land; `ms` is how late the rest may.
+    pub fn cut_lanes(&mut self, process: &Process, ms: u64) {
+        let until = self.clock + ms;
+        let mut lanes: Vec<_> = process.readers.values().map(|r| r.lane).collect();
+        lanes.extend(process.batches.values().map(|b| b.lane));
+        for lane in lanes {
+            let lane = &mut self.lanes[usize::try_from(lane).expect("an index of the list")];
+            lane.cut_at = Some(lane.cut_at.map_or(until, |at| at.min(until)));
+        }
+    }
+}
+
+/// The partition of that number.
+pub fn partition(number: usize) -> TopicPartition {
+    TopicPartition::new("t", i32::try_from(number).expect("a small number"))
+}
+
+/// The number of a partition.
+pub fn number(tp: &TopicPartition) -> usize {
+    usize::try_from(tp.partition).expect("not negative")
+}
