@@ -10,6 +10,7 @@
 //! No step needs a network, and each problem is found in one pass with all others. Live systems are asked elsewhere.
 
 pub mod plan;
+pub mod wiring;
 
 mod explain;
 mod keys;
@@ -25,7 +26,7 @@ mod written;
 pub use explain::{Explanation, explain};
 pub use layers::{ENVIRONMENT_PREFIX, Surroundings};
 pub use pipelines::PluginUse;
-pub use plugins::connect;
+pub use plugins::{connect, hint};
 pub use tree::Node;
 
 use crate::{

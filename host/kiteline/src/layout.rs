@@ -18,6 +18,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const CACHE: &str = "cache";
 /// Sample schema that `init` writes into [`CONF`].
 pub const SAMPLE_SCHEMA: &str = "order.avsc";
+/// Sample plugin that `init` writes into [`LIB`].
+pub const SAMPLE_PLUGIN: &str = "identity.wasm";
 
 /// The folder of one app.
 #[derive(Clone, Debug, PartialEq, Eq)]

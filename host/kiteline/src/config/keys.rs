@@ -12,6 +12,8 @@ pub enum Shape {
     Secret,
     /// A whole number within these bounds, both included.
     Integer(i64, i64),
+    /// `true` or `false`; the default is false.
+    Boolean,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A list of strings; a single string is taken as a list of one.
@@ -35,6 +37,7 @@ impl Shape {
             Self::Text => "a string".into(),
             Self::Secret => "a reference such as \"${env:NAME}\" or \"${file:PATH}\"".into(),
             Self::Integer(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Boolean => "true or false".into(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Texts => "a list of strings".into(),
             Self::Properties | Self::PluginConfig => "a table of scalars".into(),
@@ -125,6 +128,7 @@ const ZOOKEEPER_AUTH: &[Key] = &[
     key("scheme", Shape::Choice(&["digest", "sasl"]), "digest", "ZooKeeper's digest scheme, or SASL with DIGEST-MD5"),
     key("user", Shape::Text, "", "user name"),
     key("password", Shape::Secret, "", "password, as a reference"),
+    key("world_read", Shape::Boolean, "false", "whether everybody may read the nodes"),
 ];
 
 const ZOOKEEPER_TLS: &[Key] = &[

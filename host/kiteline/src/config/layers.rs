@@ -21,7 +21,10 @@ use super::{
     tree::{self, Entry, Node, Origin, Value},
     written::{join, unknown_key},
 };
-use crate::{error::{Place, Problem}, layout::Root};
+use crate::{
+    error::{Place, Problem},
+    layout::Root,
+};
 
 /// Prefix of the environment variables that are settings.
 pub const ENVIRONMENT_PREFIX: &str = "KITELINE__";
@@ -152,7 +155,7 @@ impl Setting<'_> {
             Shape::Tables(known) => {
                 let (index, rest) = self.first(rest, shape, &path)?;
                 let Value::List(items) = &mut node.value else { return Ok(()) };
-                let number = index.parse().ok().filter(|n| *n <= items.len()).ok_or_else(|| {
+                let number = index.parse::<usize>().ok().filter(|n| *n <= items.len()).ok_or_else(|| {
                     let message = format!("\"{index}\" is not the number of an item; there are {}", items.len());
                     Problem::new("config.bad-setting", message).at(self.origin.place(&path))
                 })?;
@@ -265,6 +268,7 @@ impl Setting<'_> {
             Shape::Integer(..) => {
                 self.value.trim().replace('_', "").parse().map(Value::Integer).map_err(|_| refuse())
             }
+            Shape::Boolean => self.value.trim().parse().map(Value::Boolean).map_err(|_| refuse()),
             Shape::Texts if self.value.trim_start().starts_with('[') => {
                 let list = DeValue::parse(self.value).map_err(|_| refuse())?;
                 let items = list.get_ref().as_array().ok_or_else(refuse)?.iter();

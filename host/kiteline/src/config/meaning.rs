@@ -141,7 +141,8 @@ fn zookeeper(section: &Section<'_>, context: &mut Context<'_>) -> Option<Zookeep
             Some("sasl") => ZookeeperScheme::Sasl,
             _ => ZookeeperScheme::Digest,
         };
-        Some(ZookeeperAuth { scheme, user: user?, password: password? })
+        let world_read = auth.truth("world_read");
+        Some(ZookeeperAuth { scheme, user: user?, password: password?, world_read })
     });
     let tls = Section::new(section.node("tls"), section.keys_of("tls"), &tls_path, section.origin());
     let tls = tls.there().then(|| {

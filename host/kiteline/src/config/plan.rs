@@ -108,6 +108,8 @@ pub struct ZookeeperAuth {
     pub user: String,
     /// Password.
     pub password: Secret,
+    /// Whether everybody may read the nodes, which only their creator may write.
+    pub world_read: bool,
 }
 
 /// Means of authentication to ZooKeeper.

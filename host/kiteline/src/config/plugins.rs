@@ -128,7 +128,7 @@ fn refused(one: &PluginUse, error: &Error) -> Problem {
 }
 
 /// What to do about a plugin that is refused.
-pub(crate) fn hint(error: &Error) -> Option<&'static str> {
+pub fn hint(error: &Error) -> Option<&'static str> {
     match error {
         Error::CoreModule => Some("`kiteline plugin build` makes a component of it"),
         Error::WrongWorld { .. } | Error::MissingExport { .. } | Error::Empty { .. } | Error::OnlyDescriptions => {

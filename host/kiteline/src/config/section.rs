@@ -135,6 +135,11 @@ impl<'a> Section<'a> {
         self.integer(name).and_then(|n| T::try_from(n).ok()).unwrap_or_default()
     }
 
+    /// Whether it is written and true.
+    pub fn truth(&self, name: &str) -> bool {
+        matches!(self.node(name).map(|n| &n.value), Some(Value::Boolean(true)))
+    }
+
     /// A list of strings with their places.
     pub fn texts(&self, name: &str) -> Vec<(&'a str, Place)> {
         let Some(node) = self.node(name) else { return Vec::new() };

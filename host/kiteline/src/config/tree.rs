@@ -156,13 +156,13 @@ pub fn from_toml(text: &str, file: &str) -> Result<Node, Vec<Problem>> {
     if errors.is_empty() {
         return Ok(Node::new(lines.table(table.get_ref()), lines.at(0)));
     }
-    Err(errors
-        .iter()
-        .map(|error| {
-            let at = lines.at(error.span().map_or(0, |s| s.start));
-            Problem::new("config.syntax", format!("not TOML: {}", error.message())).at(at.place(""))
-        })
-        .collect())
+    // The parser reports in the order of its passes, people read from top to bottom.
+    let mut errors: Vec<_> = errors.iter().map(|e| (e.span().map_or(0, |s| s.start), e.message())).collect();
+    errors.sort_unstable();
+    let problem = |(at, message)| {
+        Problem::new("config.syntax", format!("not TOML: {message}")).at(lines.at(at).place(""))
+    };
+    Err(errors.into_iter().map(problem).collect())
 }
 
 /// Byte offsets to lines and columns.

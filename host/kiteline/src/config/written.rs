@@ -95,7 +95,7 @@ fn walk(node: &Node, shape: Shape, path: &str, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new("config.wrong-type", message).at(node.origin.place(join(path, name))));
             }
         }
-        (Shape::Text, Value::Text(_)) => {}
+        (Shape::Text, Value::Text(_)) | (Shape::Boolean, Value::Boolean(_)) => {}
         (Shape::Secret, Value::Text(text)) if secrets::has_reference(text) => {}
         (Shape::Secret, Value::Text(_)) => problems.push(literal_secret(path, place())),
         (Shape::Integer(min, max), Value::Integer(number)) if !(min..=max).contains(number) => {
