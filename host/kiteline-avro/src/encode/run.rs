@@ -18,7 +18,8 @@ pub(crate) struct Sink<'a> {
     /// Work that left no bytes: elements without bytes, strings that were read and refused.
     idle: u64,
     depth_max: u32,
-    empty_items_max: u32,
+    /// Elements without bytes that the record may still have.
+    empty_left: u32,
     /// The budget and not the record's own limit set `end_max`.
     budget_first: bool,
 }
@@ -59,7 +60,7 @@ impl<'a> Sink<'a> {
             end_max: start.saturating_add(usize::try_from(room).unwrap_or(usize::MAX)),
             idle: 0,
             depth_max: limits.depth_max,
-            empty_items_max: limits.empty_items_max,
+            empty_left: limits.empty_items_max,
             budget_first: budget.bytes_left < record,
             out,
             budget,
@@ -107,9 +108,10 @@ impl<'a> Sink<'a> {
     /// Counts elements that leave no bytes.
     fn idle(&mut self, count: u32) -> Result<(), EntryError> {
         self.idle = self.idle.saturating_add(u64::from(count));
-        if count > self.empty_items_max {
-            return Err(EntryCheck::TooLarge.into());
-        }
+        self.empty_left = self
+            .empty_left
+            .checked_sub(count)
+            .ok_or(EntryCheck::TooLarge)?;
         if self.idle > self.budget.bytes_left {
             self.budget_first = true;
             return Err(EntryCheck::TooLarge.into());
