@@ -10,18 +10,14 @@ pub(crate) const NULL: u32 = u32::MAX;
 /// Little-endian u32 at `at`, which the caller knows to be inside.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let four = bytes[at..]
-        .first_chunk()
-        .expect("the caller knows that four bytes are there");
+    let four = bytes[at..].first_chunk().expect("the caller knows that four bytes are there");
     u32::from_le_bytes(*four)
 }
 
 /// Little-endian i64 at `at`, which the caller knows to be inside.
 #[inline]
 pub(crate) fn i64_at(bytes: &[u8], at: usize) -> i64 {
-    let eight = bytes[at..]
-        .first_chunk()
-        .expect("the caller knows that eight bytes are there");
+    let eight = bytes[at..].first_chunk().expect("the caller knows that eight bytes are there");
     i64::from_le_bytes(*eight)
 }
 

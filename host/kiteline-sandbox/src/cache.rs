@@ -39,10 +39,7 @@ impl Cache {
     /// Makes the folder if it is missing, for its owner only, and refuses one that others may write into: whoever can place
     /// a file there can run code in this process.
     pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
-        let refuse = |reason: String| Error::CacheDir {
-            path: dir.to_owned(),
-            reason,
-        };
+        let refuse = |reason: String| Error::CacheDir { path: dir.to_owned(), reason };
         create(dir).map_err(|error| refuse(error.to_string()))?;
         let meta = fs::metadata(dir).map_err(|error| refuse(error.to_string()))?;
         if !meta.is_dir() {
@@ -51,9 +48,7 @@ impl Cache {
         if writable_for_others(&meta) {
             return Err(refuse("others than its owner may write into it".into()));
         }
-        Ok(Self {
-            dir: dir.to_owned(),
-        })
+        Ok(Self { dir: dir.to_owned() })
     }
 
     /// The compiled component, if there is a sound file of exactly this component and this compiler.
@@ -66,15 +61,8 @@ impl Cache {
     }
 
     /// Writes the compiled code beside, syncs it and renames it. Failing to do so costs the next start a compilation.
-    pub(crate) fn store(
-        &self,
-        engine: &Engine,
-        digest: &str,
-        component: &Component,
-    ) -> io::Result<()> {
-        let code = component
-            .serialize()
-            .map_err(|error| io::Error::other(format!("{error:#}")))?;
+    pub(crate) fn store(&self, engine: &Engine, digest: &str, component: &Component) -> io::Result<()> {
+        let code = component.serialize().map_err(|error| io::Error::other(format!("{error:#}")))?;
         write(&self.path(engine, digest), &code)?;
         self.prune()
     }
@@ -84,8 +72,7 @@ impl Cache {
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
         let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
-        self.dir
-            .join(format!("{digits}-{:016x}{ENDING}", hasher.finish()))
+        self.dir.join(format!("{digits}-{:016x}{ENDING}", hasher.finish()))
     }
 
     fn prune(&self) -> io::Result<()> {
@@ -98,10 +85,7 @@ impl Cache {
         }
         files.sort();
         let surplus = files.len().saturating_sub(FILES_MAX);
-        files
-            .iter()
-            .take(surplus)
-            .try_for_each(|(_, path)| fs::remove_file(path))
+        files.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
     }
 }
 
@@ -127,11 +111,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 fn write(path: &Path, code: &[u8]) -> io::Result<()> {
     /// Two threads of one process may compile the same component.
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let temporary = path.with_extension(format!(
-        "{}-{}.tmp",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    ));
+    let temporary = path.with_extension(format!("{}-{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
     let written = (|| {
         let mut file = create_file(&temporary)?;
         file.write_all(MAGIC)?;
@@ -161,11 +141,7 @@ fn create(dir: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn create_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(not(unix))]

@@ -26,29 +26,21 @@ pub fn componentize(core: &[u8]) -> Result<Vec<u8>, Error> {
     let mut module = core.to_vec();
     if !carries_world(core) {
         let mut resolve = Resolve::default();
-        let package = resolve
-            .push_source("kiteline-transform.wit", TEXT)
-            .map_err(|error| refuse(format!("{error:#}")))?;
-        let world = resolve
-            .select_world(&[package], Some(WORLD))
-            .map_err(|error| refuse(format!("{error:#}")))?;
+        let package =
+            resolve.push_source("kiteline-transform.wit", TEXT).map_err(|error| refuse(format!("{error:#}")))?;
+        let world = resolve.select_world(&[package], Some(WORLD)).map_err(|error| refuse(format!("{error:#}")))?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)
             .map_err(|error| refuse(format!("{error:#}")))?;
     }
     let mut encoder = ComponentEncoder::default();
     encoder.validate(true);
-    encoder
-        .module(&module)
-        .map_err(|error| refuse(format!("{error:#}")))?;
-    encoder
-        .encode()
-        .map_err(|error| refuse(format!("{error:#}")))
+    encoder.module(&module).map_err(|error| refuse(format!("{error:#}")))?;
+    encoder.encode().map_err(|error| refuse(format!("{error:#}")))
 }
 
 /// Whether a custom section says which world the module is of.
 fn carries_world(core: &[u8]) -> bool {
-    Parser::new(0)
-        .parse_all(core)
-        .map_while(Result::ok)
-        .any(|payload| matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type")))
+    Parser::new(0).parse_all(core).map_while(Result::ok).any(
+        |payload| matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type")),
+    )
 }

@@ -109,27 +109,16 @@ impl Deployment {
     /// Everything that can be known before the first record: refusals of the plugin, a manifest, schema, port or limit that does
     /// not fit, a trap or deadline in `describe` or `open`.
     pub fn new(plugin: &Plugin, setup: DeploymentSetup) -> Result<Self, Error> {
-        let DeploymentSetup {
-            mut config,
-            source_schema,
-            ports,
-            limits,
-        } = setup;
+        let DeploymentSetup { mut config, source_schema, ports, limits } = setup;
         let runtime = plugin.runtime().limits();
         limits.check(runtime.memory_bytes_max)?;
         stack::check(runtime.stack_bytes)?;
         config.sort();
         let manifest = plugin.describe(&config, source_schema.as_ref().map(Schema::text))?;
-        let codec = Limits {
-            depth_max: limits.depth_max,
-            record_bytes_max: limits.record_bytes_max,
-            ..Limits::default()
-        };
+        let codec =
+            Limits { depth_max: limits.depth_max, record_bytes_max: limits.record_bytes_max, ..Limits::default() };
         let reader = reader(&manifest, source_schema.as_ref(), &codec)?;
-        let layout = Layout::new(&reader).map_err(|source| Error::Schema {
-            what: "reader schema".into(),
-            source,
-        })?;
+        let layout = Layout::new(&reader).map_err(|source| Error::Schema { what: "reader schema".into(), source })?;
         let topics = topics(&ports);
         let ports = connect(&manifest, ports, &topics, &codec)?;
         let root = layout.node(0);
@@ -141,11 +130,7 @@ impl Deployment {
             headers: wants.headers,
         };
         let context = context(config, &layout, &manifest, &ports, &limits)?;
-        let port_kinds = manifest
-            .outputs
-            .iter()
-            .map(|output| port_kind(&output.format))
-            .collect();
+        let port_kinds = manifest.outputs.iter().map(|output| port_kind(&output.format)).collect();
         let deployment = Self {
             inner: Arc::new(Inner {
                 plugin: plugin.clone(),
@@ -185,12 +170,7 @@ impl Deployment {
 
     /// Schema of an Avro port, none for other ports and unknown numbers: what the pipeline registers for its sink.
     pub fn port_schema(&self, port: usize) -> Option<&Schema> {
-        self.inner
-            .ports
-            .get(port)?
-            .avro
-            .as_ref()
-            .map(|(schema, _)| schema)
+        self.inner.ports.get(port)?.avro.as_ref().map(|(schema, _)| schema)
     }
 
     /// Registers a writer schema and compiles its programs, once per schema; from any thread, off the hot path.
@@ -200,52 +180,29 @@ impl Deployment {
     /// [`Error::Resolve`] if the reader schema cannot be reached from it, [`Error::Writers`] for one too many.
     pub fn writer(&self, schema: &Schema) -> Result<WriterId, Error> {
         let known = |writers: &[Arc<Writer>]| {
-            let at = writers
-                .iter()
-                .position(|writer| writer.schema.text() == schema.text())?;
+            let at = writers.iter().position(|writer| writer.schema.text() == schema.text())?;
             u32::try_from(at).ok().map(WriterId)
         };
-        if let Some(id) = known(
-            &self
-                .inner
-                .writers
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        ) {
+        if let Some(id) = known(&self.inner.writers.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(id);
         }
         let writer = Arc::new(self.compile(schema)?);
-        let mut writers = self
-            .inner
-            .writers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut writers = self.inner.writers.write().unwrap_or_else(PoisonError::into_inner);
         // another thread may have been faster
         if let Some(id) = known(&writers) {
             return Ok(id);
         }
         if writers.len() >= WRITERS_MAX {
-            return Err(Error::Writers {
-                writers_max: WRITERS_MAX,
-            });
+            return Err(Error::Writers { writers_max: WRITERS_MAX });
         }
         writers.push(writer);
-        Ok(WriterId(
-            u32::try_from(writers.len() - 1).expect("WRITERS_MAX is far below"),
-        ))
+        Ok(WriterId(u32::try_from(writers.len() - 1).expect("WRITERS_MAX is far below")))
     }
 
     fn compile(&self, schema: &Schema) -> Result<Writer, Error> {
-        let Inner {
-            reader,
-            codec,
-            ports,
-            ..
-        } = &*self.inner;
-        let resolve = |source: PlanError| Error::Resolve {
-            what: "reader schema against the writer schema".into(),
-            source,
-        };
+        let Inner { reader, codec, ports, .. } = &*self.inner;
+        let resolve =
+            |source: PlanError| Error::Resolve { what: "reader schema against the writer schema".into(), source };
         let plan = Plan::compile(schema, reader, codec).map_err(resolve)?;
         let targets = ports
             .iter()
@@ -253,41 +210,24 @@ impl Deployment {
                 None => Target::Own,
                 Some((target, _)) if target.text() == schema.text() => Target::Framed,
                 Some((target, _)) => match Plan::compile(schema, target, codec) {
-                    Ok(plan) => Target::Resolved {
-                        plan,
-                        patcher: Patcher::compile(target, reader, codec).ok(),
-                    },
+                    Ok(plan) => Target::Resolved { plan, patcher: Patcher::compile(target, reader, codec).ok() },
                     Err(_) => Target::Unreachable,
                 },
             })
             .collect();
         let patcher = Patcher::compile(schema, reader, codec).ok();
-        Ok(Writer {
-            schema: schema.clone(),
-            plan,
-            patcher,
-            targets,
-        })
+        Ok(Writer { schema: schema.clone(), plan, patcher, targets })
     }
 
     /// Adds to `have` the writers that were registered since.
     pub(crate) fn catch_up(&self, have: &mut Vec<Arc<Writer>>) {
-        let writers = self
-            .inner
-            .writers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let writers = self.inner.writers.read().unwrap_or_else(PoisonError::into_inner);
         have.extend(writers[have.len()..].iter().cloned());
     }
 
     /// A fresh instance, opened. The console goes on from the one before it.
     pub(crate) fn instance(&self, console: Console) -> Result<Instance, Error> {
-        let Inner {
-            plugin,
-            limits,
-            context,
-            ..
-        } = &*self.inner;
+        let Inner { plugin, limits, context, .. } = &*self.inner;
         let mut instance = Instance::start(plugin, limits.memory_bytes_max, console)?;
         instance.open(context)?;
         Ok(instance)
@@ -327,28 +267,18 @@ fn reader(manifest: &Manifest, source: Option<&Schema>, codec: &Limits) -> Resul
     let Some(text) = &manifest.input.reader_schema else {
         return source.cloned().ok_or(Error::NoSchema);
     };
-    let reader = Schema::parse(text).map_err(|source| Error::Schema {
-        what: "reader schema".into(),
-        source,
-    })?;
+    let reader = Schema::parse(text).map_err(|source| Error::Schema { what: "reader schema".into(), source })?;
     if let Some(source) = source {
         let what = || "reader schema against the source schema".into();
-        Plan::compile(source, &reader, codec).map_err(|source| Error::Resolve {
-            what: what(),
-            source,
-        })?;
+        Plan::compile(source, &reader, codec).map_err(|source| Error::Resolve { what: what(), source })?;
     }
     Ok(reader)
 }
 
 /// Every topic that any port may name, sorted. Names that Kafka does not allow are left out: nobody may name them.
 fn topics(ports: &[PortSetup]) -> Vec<Arc<str>> {
-    let mut topics: Vec<Arc<str>> = ports
-        .iter()
-        .flat_map(|port| &port.topics_allowed)
-        .filter(|name| topic_legal(name))
-        .cloned()
-        .collect();
+    let mut topics: Vec<Arc<str>> =
+        ports.iter().flat_map(|port| &port.topics_allowed).filter(|name| topic_legal(name)).cloned().collect();
     topics.sort();
     topics.dedup();
     // numbers of topics have 16 bits and 0 means none
@@ -361,9 +291,7 @@ fn topic_legal(name: &str) -> bool {
     (1..=249).contains(&name.len())
         && name != "."
         && name != ".."
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 fn connect(
@@ -373,22 +301,11 @@ fn connect(
     codec: &Limits,
 ) -> Result<Vec<Port>, Error> {
     if manifest.outputs.len() != setups.len() {
-        let names: Vec<&str> = manifest
-            .outputs
-            .iter()
-            .map(|output| output.name.as_str())
-            .collect();
-        return Err(Error::Ports {
-            declared: names.len(),
-            names: names.join(", "),
-            connected: setups.len(),
-        });
+        let names: Vec<&str> = manifest.outputs.iter().map(|output| output.name.as_str()).collect();
+        return Err(Error::Ports { declared: names.len(), names: names.join(", "), connected: setups.len() });
     }
     let port = |(output, setup): (&crate::manifest::OutputDecl, PortSetup)| {
-        let refuse = |source| Error::Schema {
-            what: format!("schema of port {:?}", output.name),
-            source,
-        };
+        let refuse = |source| Error::Schema { what: format!("schema of port {:?}", output.name), source };
         let avro = match &output.format {
             Format::Avro(text) => {
                 let schema = Schema::parse(text).map_err(refuse)?;
@@ -397,15 +314,8 @@ fn connect(
             }
             Format::Same | Format::Raw => None,
         };
-        let allowed = topics
-            .iter()
-            .map(|topic| setup.topics_allowed.contains(topic))
-            .collect();
-        Ok(Port {
-            prefix: setup.prefix,
-            avro,
-            allowed,
-        })
+        let allowed = topics.iter().map(|topic| setup.topics_allowed.contains(topic)).collect();
+        Ok(Port { prefix: setup.prefix, avro, allowed })
     };
     manifest.outputs.iter().zip(setups).map(port).collect()
 }
@@ -418,10 +328,7 @@ fn context(
     limits: &CallLimits,
 ) -> Result<OpenContext, Error> {
     let bytes = Schema::parse("\"bytes\"").and_then(|schema| Layout::new(&schema));
-    let bytes = bytes.map_err(|source| Error::Schema {
-        what: "schema of raw ports".into(),
-        source,
-    })?;
+    let bytes = bytes.map_err(|source| Error::Schema { what: "schema of raw ports".into(), source })?;
     let outputs = manifest
         .outputs
         .iter()

@@ -23,9 +23,7 @@ pub enum Error {
     #[error("file is a core module, not a component")]
     CoreModule,
     /// A component, or something like it, of a binary version that this host does not know.
-    #[error(
-        "file has unknown binary version {version} of layer {layer}; this host knows version 13 of layer 1"
-    )]
+    #[error("file has unknown binary version {version} of layer {layer}; this host knows version 13 of layer 1")]
     BinaryVersion {
         /// Version in the header.
         version: u16,
@@ -56,9 +54,7 @@ pub enum Error {
         expected: String,
     },
     /// A component of another world of the contract.
-    #[error(
-        "component is of world {found}, which this host does not run yet; expected world {expected}"
-    )]
+    #[error("component is of world {found}, which this host does not run yet; expected world {expected}")]
     WrongWorld {
         /// World that it was built for.
         found: String,
@@ -82,9 +78,7 @@ pub enum Error {
         expected: String,
     },
     /// A component that wants system interfaces, which nobody granted.
-    #[error(
-        "component imports {import} ({more} more of WASI), and nothing of WASI is granted to a plugin"
-    )]
+    #[error("component imports {import} ({more} more of WASI), and nothing of WASI is granted to a plugin")]
     Wasi {
         /// The first such import.
         import: String,
@@ -98,9 +92,7 @@ pub enum Error {
         import: String,
     },
     /// A component that has the right names but other types: built against a changed copy of the contract.
-    #[error(
-        "component differs from the contract in {interface} (it says {found}): {at}: {difference}"
-    )]
+    #[error("component differs from the contract in {interface} (it says {found}): {at}: {difference}")]
     Differs {
         /// Interface and version of this host.
         interface: String,
@@ -238,9 +230,7 @@ impl Error {
     /// Stable code for people and programs, its first word the stage.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::TooShort { .. } | Self::NotWasm { .. } | Self::BinaryVersion { .. } => {
-                "transform.not-a-component"
-            }
+            Self::TooShort { .. } | Self::NotWasm { .. } | Self::BinaryVersion { .. } => "transform.not-a-component",
             Self::CoreModule => "transform.core-module",
             Self::TooLarge { .. } => "transform.component-too-large",
             Self::Damaged { .. } => "transform.component-damaged",

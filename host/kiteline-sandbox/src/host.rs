@@ -90,14 +90,8 @@ impl Console {
     /// Takes what is to be reported: lines, how much was cut, counters that rose.
     pub(crate) fn drain(&mut self) -> (Vec<LogLine>, u32, Vec<(String, u64)>) {
         let risen = self.counters.iter_mut().filter(|counter| counter.total > 0);
-        let counters = risen
-            .map(|counter| (counter.name.clone(), std::mem::take(&mut counter.total)))
-            .collect();
-        (
-            std::mem::take(&mut self.lines),
-            std::mem::take(&mut self.cut),
-            counters,
-        )
+        let counters = risen.map(|counter| (counter.name.clone(), std::mem::take(&mut counter.total))).collect();
+        (std::mem::take(&mut self.lines), std::mem::take(&mut self.cut), counters)
     }
 
     /// Whether a line at this level would be used at all: reading it costs the guest's memory once.
@@ -117,24 +111,14 @@ impl Console {
     }
 
     fn count(&mut self, name: &str, delta: u32) {
-        let at = self
-            .counters
-            .iter()
-            .position(|counter| counter.name == name)
-            .or_else(|| {
-                (self.counters.len() < COUNTERS_MAX && counter_name_legal(name)).then(|| {
-                    self.counters.push(Counter {
-                        name: name.to_owned(),
-                        pending: 0,
-                        total: 0,
-                    });
-                    self.counters.len() - 1
-                })
-            });
+        let at = self.counters.iter().position(|counter| counter.name == name).or_else(|| {
+            (self.counters.len() < COUNTERS_MAX && counter_name_legal(name)).then(|| {
+                self.counters.push(Counter { name: name.to_owned(), pending: 0, total: 0 });
+                self.counters.len() - 1
+            })
+        });
         match at {
-            Some(at) => {
-                self.counters[at].pending = self.counters[at].pending.saturating_add(delta.into())
-            }
+            Some(at) => self.counters[at].pending = self.counters[at].pending.saturating_add(delta.into()),
             None => self.cut = self.cut.saturating_add(1),
         }
     }
@@ -144,9 +128,7 @@ impl Console {
 fn counter_name_legal(name: &str) -> bool {
     name.len() <= COUNTER_BYTES_MAX
         && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// What a store owns beside the guest.
@@ -165,34 +147,22 @@ pub(crate) struct DeadlineInEmit;
 /// Defines interface `host`.
 pub(crate) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut host = linker.instance(HOST)?;
-    host.func_wrap(
-        "emit",
-        |store: StoreContextMut<'_, State>, (buffer,): (WasmList<u8>,)| {
-            emit(store, &buffer).map(|result| (result,))
-        },
-    )?;
-    host.func_wrap(
-        "log",
-        |store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
-            log(store, level, &message)
-        },
-    )?;
-    host.func_wrap(
-        "counter-add",
-        |mut store: StoreContextMut<'_, State>, (name, delta): (WasmStr, u32)| {
-            // The console is taken out while the name is read in place.
-            let mut console = std::mem::take(&mut store.data_mut().console);
-            let done = name.to_str(&store).map(|name| console.count(&name, delta));
-            store.data_mut().console = console;
-            done
-        },
-    )
+    host.func_wrap("emit", |store: StoreContextMut<'_, State>, (buffer,): (WasmList<u8>,)| {
+        emit(store, &buffer).map(|result| (result,))
+    })?;
+    host.func_wrap("log", |store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
+        log(store, level, &message)
+    })?;
+    host.func_wrap("counter-add", |mut store: StoreContextMut<'_, State>, (name, delta): (WasmStr, u32)| {
+        // The console is taken out while the name is read in place.
+        let mut console = std::mem::take(&mut store.data_mut().console);
+        let done = name.to_str(&store).map(|name| console.count(&name, delta));
+        store.data_mut().console = console;
+        done
+    })
 }
 
-fn emit(
-    mut store: StoreContextMut<'_, State>,
-    buffer: &WasmList<u8>,
-) -> wasmtime::Result<Result<(), EmitError>> {
+fn emit(mut store: StoreContextMut<'_, State>, buffer: &WasmList<u8>) -> wasmtime::Result<Result<(), EmitError>> {
     let Some(mut stage) = store.data_mut().stage.take() else {
         return Ok(Err(EmitError::NoBatch));
     };
@@ -207,11 +177,7 @@ fn emit(
     })
 }
 
-fn log(
-    mut store: StoreContextMut<'_, State>,
-    level: Level,
-    message: &WasmStr,
-) -> wasmtime::Result<()> {
+fn log(mut store: StoreContextMut<'_, State>, level: Level, message: &WasmStr) -> wasmtime::Result<()> {
     let level = match level {
         Level::Trace => LogLevel::Trace,
         Level::Debug => LogLevel::Debug,
@@ -252,13 +218,7 @@ mod tests {
         console.end(false);
         let (lines, cut, counters) = console.drain();
         assert_eq!(lines.len(), 64);
-        assert_eq!(
-            lines[63],
-            LogLine {
-                level: LogLevel::Info,
-                text: "line 63".into()
-            }
-        );
+        assert_eq!(lines[63], LogLine { level: LogLevel::Info, text: "line 63".into() });
         assert_eq!(cut, 7 + 8 + 5);
         assert_eq!(counters.len(), 32);
         assert_eq!(counters[0], ("counter_0".to_owned(), 2));

@@ -41,17 +41,13 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Error> {
     header(bytes)?;
     let digest = digest(bytes);
     if !exports_anything(bytes)? {
-        return Err(Error::Empty {
-            expected: TRANSFORM.into(),
-        });
+        return Err(Error::Empty { expected: TRANSFORM.into() });
     }
     let (theirs, world) = match decode(bytes) {
         Ok(DecodedWasm::Component(resolve, world)) => (resolve, world),
         Ok(DecodedWasm::WitPackage(..)) => return Err(Error::OnlyDescriptions),
         Err(error) => {
-            return Err(Error::Damaged {
-                reason: format!("its interfaces cannot be read: {error:#}"),
-            });
+            return Err(Error::Damaged { reason: format!("its interfaces cannot be read: {error:#}") });
         }
     };
     let component = Named::new(&theirs, &theirs.worlds[world]);
@@ -59,16 +55,8 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Error> {
         bytes: bytes.len(),
         digest,
         world: component.world(),
-        imports: component
-            .imports
-            .iter()
-            .map(|item| item.name.clone())
-            .collect(),
-        exports: component
-            .exports
-            .iter()
-            .map(|item| item.name.clone())
-            .collect(),
+        imports: component.imports.iter().map(|item| item.name.clone()).collect(),
+        exports: component.exports.iter().map(|item| item.name.clone()).collect(),
         refusal: component.check().err(),
     })
 }
@@ -92,9 +80,7 @@ pub(crate) fn header(bytes: &[u8]) -> Result<(), Error> {
     };
     let [m0, m1, m2, m3, v0, v1, l0, l1] = *header;
     if [m0, m1, m2, m3] != *b"\0asm" {
-        return Err(Error::NotWasm {
-            found: format!("{m0:02x} {m1:02x} {m2:02x} {m3:02x}"),
-        });
+        return Err(Error::NotWasm { found: format!("{m0:02x} {m1:02x} {m2:02x} {m3:02x}") });
     }
     match (u16::from_le_bytes([v0, v1]), u16::from_le_bytes([l0, l1])) {
         (13, 1) => Ok(()),
@@ -105,13 +91,9 @@ pub(crate) fn header(bytes: &[u8]) -> Result<(), Error> {
 
 /// Validates the file and tells whether its outermost component exports anything.
 fn exports_anything(bytes: &[u8]) -> Result<bool, Error> {
-    let damaged = |error: wasmparser::BinaryReaderError| Error::Damaged {
-        reason: error.to_string(),
-    };
+    let damaged = |error: wasmparser::BinaryReaderError| Error::Damaged { reason: error.to_string() };
     let features = WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL;
-    Validator::new_with_features(features)
-        .validate_all(bytes)
-        .map_err(damaged)?;
+    Validator::new_with_features(features).validate_all(bytes).map_err(damaged)?;
     let mut depth = 0u32;
     for payload in wasmparser::Parser::new(0).parse_all(bytes) {
         match payload.map_err(damaged)? {
@@ -135,22 +117,14 @@ struct Item {
 impl Item {
     /// Name without version, and version, of an interface of the contract's package.
     fn of_contract(&self) -> Option<(&str, &str)> {
-        self.name
-            .strip_prefix("kiteline:transform/")?
-            .split_once('@')
+        self.name.strip_prefix("kiteline:transform/")?.split_once('@')
     }
 
     /// Whether it is the interface `full` of the contract in a version that links with this host's: of 0.1.x any x.
     fn links_with(&self, full: &str) -> bool {
         let minor = |version: &str| version.rsplit_once('.').map(|(minor, _)| minor.to_owned());
-        match (
-            self.of_contract(),
-            full.strip_prefix("kiteline:transform/")
-                .and_then(|rest| rest.split_once('@')),
-        ) {
-            (Some((name, version)), Some((wanted, ours))) => {
-                name == wanted && minor(version) == minor(ours)
-            }
+        match (self.of_contract(), full.strip_prefix("kiteline:transform/").and_then(|rest| rest.split_once('@'))) {
+            (Some((name, version)), Some((wanted, ours))) => name == wanted && minor(version) == minor(ours),
             _ => false,
         }
     }
@@ -176,22 +150,16 @@ impl<'a> Named<'a> {
                 })
                 .collect()
         };
-        Self {
-            resolve,
-            imports: items(&mut world.imports.iter()),
-            exports: items(&mut world.exports.iter()),
-        }
+        Self { resolve, imports: items(&mut world.imports.iter()), exports: items(&mut world.exports.iter()) }
     }
 
     /// Name of the contract's world that the exports are of.
     fn world(&self) -> Option<String> {
-        self.exports
-            .iter()
-            .find_map(|item| match item.of_contract()? {
-                ("transform", version) => Some(format!("kiteline:transform/rows@{version}")),
-                ("transform-bytes", version) => Some(format!("kiteline:transform/bytes@{version}")),
-                _ => None,
-            })
+        self.exports.iter().find_map(|item| match item.of_contract()? {
+            ("transform", version) => Some(format!("kiteline:transform/rows@{version}")),
+            ("transform-bytes", version) => Some(format!("kiteline:transform/bytes@{version}")),
+            _ => None,
+        })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -210,68 +178,31 @@ impl<'a> Named<'a> {
         if let Some(found) = self.exports.iter().find(|item| item.links_with(TRANSFORM)) {
             return Ok(found);
         }
-        if self
-            .exports
-            .iter()
-            .any(|item| item.links_with(TRANSFORM_BYTES))
-        {
+        if self.exports.iter().any(|item| item.links_with(TRANSFORM_BYTES)) {
             let found = self.world().unwrap_or_default();
-            return Err(Error::WrongWorld {
-                found,
-                expected: WORLD.into(),
-            });
+            return Err(Error::WrongWorld { found, expected: WORLD.into() });
         }
-        match self
-            .exports
-            .iter()
-            .find(|item| item.of_contract().is_some())
-        {
-            Some(other) => Err(Error::Version {
-                found: other.name.clone(),
-                expected: TRANSFORM.into(),
-            }),
+        match self.exports.iter().find(|item| item.of_contract().is_some()) {
+            Some(other) => Err(Error::Version { found: other.name.clone(), expected: TRANSFORM.into() }),
             None => {
-                let names: Vec<&str> = self
-                    .exports
-                    .iter()
-                    .take(8)
-                    .map(|item| item.name.as_str())
-                    .collect();
-                Err(Error::MissingExport {
-                    expected: TRANSFORM.into(),
-                    found: names.join(", "),
-                })
+                let names: Vec<&str> = self.exports.iter().take(8).map(|item| item.name.as_str()).collect();
+                Err(Error::MissingExport { expected: TRANSFORM.into(), found: names.join(", ") })
             }
         }
     }
 
     fn check_imports(&self) -> Result<(), Error> {
-        let mut wasi = self
-            .imports
-            .iter()
-            .filter(|item| item.name.starts_with("wasi:"));
+        let mut wasi = self.imports.iter().filter(|item| item.name.starts_with("wasi:"));
         if let Some(first) = wasi.next() {
-            return Err(Error::Wasi {
-                import: first.name.clone(),
-                more: wasi.count(),
-            });
+            return Err(Error::Wasi { import: first.name.clone(), more: wasi.count() });
         }
         let types = HOST.replace("/host@", "/types@");
-        match self
-            .imports
-            .iter()
-            .find(|item| !item.links_with(HOST) && !item.links_with(&types))
-        {
+        match self.imports.iter().find(|item| !item.links_with(HOST) && !item.links_with(&types)) {
             None => Ok(()),
             Some(other) if matches!(other.of_contract(), Some(("host" | "types", _))) => {
-                Err(Error::Version {
-                    found: other.name.clone(),
-                    expected: HOST.into(),
-                })
+                Err(Error::Version { found: other.name.clone(), expected: HOST.into() })
             }
-            Some(other) => Err(Error::UnknownImport {
-                import: other.name.clone(),
-            }),
+            Some(other) => Err(Error::UnknownImport { import: other.name.clone() }),
         }
     }
 
@@ -284,10 +215,7 @@ impl<'a> Named<'a> {
             difference,
         };
         let Some(their_id) = item.interface else {
-            return Err(differs(
-                "export".into(),
-                "it is a function, not an interface".into(),
-            ));
+            return Err(differs("export".into(), "it is a function, not an interface".into()));
         };
         let our_id = ours
             .interfaces
@@ -295,11 +223,7 @@ impl<'a> Named<'a> {
             .find_map(|(id, _)| (ours.id_of(id).as_deref() == Some(name)).then_some(id))
             .expect("the contract has the interfaces that this crate names");
         let (mine, other) = (&ours.interfaces[our_id], &self.resolve.interfaces[their_id]);
-        let names = if whole {
-            &mine.functions
-        } else {
-            &other.functions
-        };
+        let names = if whole { &mine.functions } else { &other.functions };
         for function in names.keys() {
             let at = format!("function {function}");
             match (mine.functions.get(function), other.functions.get(function)) {

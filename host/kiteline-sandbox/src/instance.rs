@@ -40,41 +40,24 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Instantiates the plugin within its memory limit and the deadline for starts.
-    pub(crate) fn start(
-        plugin: &Plugin,
-        memory_bytes_max: u64,
-        console: Console,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(plugin: &Plugin, memory_bytes_max: u64, console: Console) -> Result<Self, Error> {
         let runtime = plugin.runtime();
-        let state = State {
-            limiter: Limiter::new(memory_bytes_max),
-            console,
-            stage: None,
-        };
-        let mut store = Store::try_new(runtime.engine(), state).map_err(|error| Error::Host {
-            call: "start",
-            reason: format!("{error:#}"),
-        })?;
+        let state = State { limiter: Limiter::new(memory_bytes_max), console, stage: None };
+        let mut store = Store::try_new(runtime.engine(), state)
+            .map_err(|error| Error::Host { call: "start", reason: format!("{error:#}") })?;
         store.limiter(|state| &mut state.limiter);
         let start_deadline_ms = runtime.limits().start_deadline_ms;
         store.set_epoch_deadline(deadline(start_deadline_ms));
         store.data_mut().console.begin();
         match plugin.pre().instantiate(&mut store) {
-            Ok(rows) => Ok(Self {
-                store,
-                rows,
-                start_deadline_ms,
-            }),
-            Err(error) if error.is::<PoolConcurrencyLimitError>() => Err(Error::NoSlot {
-                instances_max: runtime.limits().instances_max,
-            }),
+            Ok(rows) => Ok(Self { store, rows, start_deadline_ms }),
+            Err(error) if error.is::<PoolConcurrencyLimitError>() => {
+                Err(Error::NoSlot { instances_max: runtime.limits().instances_max })
+            }
             Err(error) if error.is::<Trap>() || store.data().limiter.refused().is_some() => {
                 Err(broke("start", &error, store.data()))
             }
-            Err(error) => Err(Error::Host {
-                call: "start",
-                reason: format!("{error:#}"),
-            }),
+            Err(error) => Err(Error::Host { call: "start", reason: format!("{error:#}") }),
         }
     }
 
@@ -84,57 +67,32 @@ impl Instance {
         source_schema: Option<&str>,
     ) -> Result<Manifest, Error> {
         self.begin(self.start_deadline_ms);
-        let said = self.rows.kiteline_transform_transform().call_describe(
-            &mut self.store,
-            config,
-            source_schema,
-        );
+        let said = self.rows.kiteline_transform_transform().call_describe(&mut self.store, config, source_schema);
         Ok(wit::manifest(self.settle("describe", said)?))
     }
 
     pub(crate) fn open(&mut self, context: &OpenContext) -> Result<(), Error> {
         self.begin(self.start_deadline_ms);
-        let said = self
-            .rows
-            .kiteline_transform_transform()
-            .call_open(&mut self.store, context);
+        let said = self.rows.kiteline_transform_transform().call_open(&mut self.store, context);
         self.settle("open", said)
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.begin(self.start_deadline_ms);
-        let said = self
-            .rows
-            .kiteline_transform_transform()
-            .call_flush(&mut self.store);
+        let said = self.rows.kiteline_transform_transform().call_flush(&mut self.store);
         self.settle("flush", said)
     }
 
     /// One call of `process`. What it emits goes to `stage`, which comes back.
-    pub(crate) fn process(
-        &mut self,
-        input: &[u8],
-        deadline_ms: u32,
-        stage: Box<Stage>,
-    ) -> (Box<Stage>, Outcome) {
+    pub(crate) fn process(&mut self, input: &[u8], deadline_ms: u32, stage: Box<Stage>) -> (Box<Stage>, Outcome) {
         self.begin(deadline_ms);
         self.store.data_mut().stage = Some(stage);
-        let said = self
-            .rows
-            .kiteline_transform_transform()
-            .call_process(&mut self.store, input);
-        let stage = self
-            .store
-            .data_mut()
-            .stage
-            .take()
-            .expect("only this function and emit take it, and emit puts it back");
+        let said = self.rows.kiteline_transform_transform().call_process(&mut self.store, input);
+        let stage =
+            self.store.data_mut().stage.take().expect("only this function and emit take it, and emit puts it back");
         let outcome = match said {
             Ok(Ok(())) => Outcome::Ok,
-            Ok(Err(Fault { at, message })) => Outcome::Fault {
-                at,
-                message: clean(message.as_bytes()),
-            },
+            Ok(Err(Fault { at, message })) => Outcome::Fault { at, message: clean(message.as_bytes()) },
             Err(error) if late(&error) => Outcome::Deadline,
             Err(error) => Outcome::Trap(report(&error, self.store.data())),
         };
@@ -150,17 +108,10 @@ impl Instance {
         self.store.data_mut().console.begin();
     }
 
-    fn settle<T>(
-        &mut self,
-        call: &'static str,
-        said: wasmtime::Result<Result<T, String>>,
-    ) -> Result<T, Error> {
+    fn settle<T>(&mut self, call: &'static str, said: wasmtime::Result<Result<T, String>>) -> Result<T, Error> {
         let settled = match said {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(message)) => Err(Error::Refused {
-                call,
-                message: clean(message.as_bytes()),
-            }),
+            Ok(Err(message)) => Err(Error::Refused { call, message: clean(message.as_bytes()) }),
             Err(error) => Err(broke(call, &error, self.store.data())),
         };
         self.store.data_mut().console.end(settled.is_ok());
@@ -178,11 +129,7 @@ fn late(error: &wasmtime::Error) -> bool {
 }
 
 fn broke(call: &'static str, error: &wasmtime::Error, state: &State) -> Error {
-    let message = if late(error) {
-        "it passed its deadline".into()
-    } else {
-        report(error, state)
-    };
+    let message = if late(error) { "it passed its deadline".into() } else { report(error, state) };
     Error::Broke { call, message }
 }
 
@@ -198,9 +145,7 @@ fn report(error: &wasmtime::Error, state: &State) -> String {
         None => trap,
     };
     if let Some(bytes_max) = state.limiter.refused() {
-        text.push_str(&format!(
-            "; its memory limit of {bytes_max} bytes was reached"
-        ));
+        text.push_str(&format!("; its memory limit of {bytes_max} bytes was reached"));
     }
     clean(text.as_bytes())
 }

@@ -33,8 +33,8 @@ pub use error::Error;
 pub use host::{LogLevel, LogLine};
 pub use inspect::{Inspection, inspect};
 pub use limits::{
-    COUNTER_BYTES_MAX, COUNTERS_MAX, CallLimits, HOST_STACK_BYTES, LAYOUT_REVISION, LOG_LINES_MAX,
-    PORTS_MAX, RuntimeLimits, WRITERS_MAX,
+    COUNTER_BYTES_MAX, COUNTERS_MAX, CallLimits, HOST_STACK_BYTES, LAYOUT_REVISION, LOG_LINES_MAX, PORTS_MAX,
+    RuntimeLimits, WRITERS_MAX,
 };
 pub use manifest::{Format, InputDecl, Manifest, OutputDecl, Wants};
 pub use plugin::Plugin;

@@ -25,12 +25,7 @@ pub(crate) struct Limiter {
 
 impl Limiter {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self {
-            bytes: 0,
-            bytes_max,
-            granted: 0,
-            refused: false,
-        }
+        Self { bytes: 0, bytes_max, granted: 0, refused: false }
     }
 
     /// The limit in bytes, if the guest has asked for more: a hint why it broke.
@@ -56,12 +51,7 @@ impl Limiter {
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let by = desired.saturating_sub(current) as u64;
         Ok(self.grow(by, maximum.is_none_or(|maximum| desired <= maximum)))
     }
@@ -71,16 +61,9 @@ impl ResourceLimiter for Limiter {
         Ok(())
     }
 
-    fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         // one pointer per element, as wasmtime documents
-        let by = desired
-            .saturating_sub(current)
-            .saturating_mul(size_of::<usize>()) as u64;
+        let by = desired.saturating_sub(current).saturating_mul(size_of::<usize>()) as u64;
         Ok(self.grow(by, maximum.is_none_or(|maximum| desired <= maximum)))
     }
 
@@ -110,24 +93,14 @@ mod tests {
     fn memories_and_tables_share_one_sum() {
         let mut limiter = Limiter::new(3 << 16);
         assert!(limiter.memory_growing(0, 1 << 16, None).expect("no error"));
-        assert!(
-            limiter
-                .table_growing(0, (1 << 16) / 8, None)
-                .expect("no error")
-        );
+        assert!(limiter.table_growing(0, (1 << 16) / 8, None).expect("no error"));
         assert_eq!(limiter.refused(), None);
-        assert!(
-            !limiter
-                .memory_growing(1 << 16, 3 << 16, None)
-                .expect("no error")
-        );
+        assert!(!limiter.memory_growing(1 << 16, 3 << 16, None).expect("no error"));
         assert_eq!(limiter.refused(), Some(3 << 16));
         assert!(limiter.memory_growing(0, 1 << 16, None).expect("no error"));
         assert!(!limiter.table_growing(0, 1, None).expect("no error"));
         // a growth that fails after all is no memory
-        limiter
-            .memory_grow_failed(wasmtime::Error::msg("no pages"))
-            .expect("no error");
+        limiter.memory_grow_failed(wasmtime::Error::msg("no pages")).expect("no error");
         assert!(limiter.table_growing(0, 1, None).expect("no error"));
         assert!(!limiter.memory_growing(0, 1, Some(0)).expect("no error"));
     }

@@ -54,30 +54,14 @@ impl Default for RuntimeLimits {
 
 impl RuntimeLimits {
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self {
-            instances_max,
-            memory_bytes_max,
-            stack_bytes,
-            component_bytes_max,
-            start_deadline_ms,
-            cache_dir: _,
-        } = self;
+        let Self { instances_max, memory_bytes_max, stack_bytes, component_bytes_max, start_deadline_ms, cache_dir: _ } =
+            self;
         // 8,192 instances reserve 32 TiB, a quarter of what a process can address
         range("instances_max", u64::from(*instances_max), 1, 8_192)?;
         range("memory_bytes_max", *memory_bytes_max, 64 << 10, 4 << 30)?;
         range("stack_bytes", *stack_bytes as u64, 64 << 10, 64 << 20)?;
-        range(
-            "component_bytes_max",
-            *component_bytes_max as u64,
-            8,
-            1 << 30,
-        )?;
-        range(
-            "start_deadline_ms",
-            u64::from(*start_deadline_ms),
-            1,
-            600_000,
-        )
+        range("component_bytes_max", *component_bytes_max as u64, 8, 1 << 30)?;
+        range("start_deadline_ms", u64::from(*start_deadline_ms), 1, 600_000)
     }
 }
 
@@ -149,16 +133,7 @@ impl CallLimits {
 }
 
 fn range(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), Error> {
-    if (min..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(Error::Limit {
-            name,
-            value,
-            min,
-            max,
-        })
-    }
+    if (min..=max).contains(&value) { Ok(()) } else { Err(Error::Limit { name, value, min, max }) }
 }
 
 #[cfg(test)]
@@ -167,30 +142,16 @@ mod tests {
 
     #[test]
     fn defaults_are_in_range_and_bounds_hold() {
-        RuntimeLimits::default()
-            .check()
-            .expect("defaults are legal");
-        CallLimits::default()
-            .check(RuntimeLimits::default().memory_bytes_max)
-            .expect("defaults are legal");
-        let zero = CallLimits {
-            call_deadline_ms: 0,
-            ..CallLimits::default()
-        };
+        RuntimeLimits::default().check().expect("defaults are legal");
+        CallLimits::default().check(RuntimeLimits::default().memory_bytes_max).expect("defaults are legal");
+        let zero = CallLimits { call_deadline_ms: 0, ..CallLimits::default() };
         assert_eq!(
-            zero.check(64 << 20)
-                .expect_err("0 ms is refused")
-                .to_string(),
+            zero.check(64 << 20).expect_err("0 ms is refused").to_string(),
             "limit call_deadline_ms is 0, allowed are 1 to 600000"
         );
-        let wide = CallLimits {
-            memory_bytes_max: 128 << 20,
-            ..CallLimits::default()
-        };
+        let wide = CallLimits { memory_bytes_max: 128 << 20, ..CallLimits::default() };
         assert_eq!(
-            wide.check(64 << 20)
-                .expect_err("the wall holds")
-                .to_string(),
+            wide.check(64 << 20).expect_err("the wall holds").to_string(),
             "limit memory_bytes_max is 134217728, allowed are 65536 to 67108864"
         );
     }

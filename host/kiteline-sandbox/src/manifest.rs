@@ -74,34 +74,21 @@ impl Manifest {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Manifest { reason });
         if self.layout_revision != LAYOUT_REVISION {
-            return Err(Error::LayoutRevision {
-                found: self.layout_revision,
-                expected: LAYOUT_REVISION,
-            });
+            return Err(Error::LayoutRevision { found: self.layout_revision, expected: LAYOUT_REVISION });
         }
         if self.outputs.is_empty() || self.outputs.len() > PORTS_MAX {
-            return refuse(format!(
-                "it has {} ports, allowed are 1 to {PORTS_MAX}",
-                self.outputs.len()
-            ));
+            return refuse(format!("it has {} ports, allowed are 1 to {PORTS_MAX}", self.outputs.len()));
         }
         for (index, output) in self.outputs.iter().enumerate() {
             let name = clean(output.name.as_bytes());
             if !name_legal(&output.name) {
-                return refuse(format!(
-                    "port name {name:?} is not 1 to 64 of a-z, A-Z, 0-9, \".\", \"_\", \"-\""
-                ));
+                return refuse(format!("port name {name:?} is not 1 to 64 of a-z, A-Z, 0-9, \".\", \"_\", \"-\""));
             }
-            if self.outputs[..index]
-                .iter()
-                .any(|other| other.name == output.name)
-            {
+            if self.outputs[..index].iter().any(|other| other.name == output.name) {
                 return refuse(format!("two ports are named {name:?}"));
             }
             if output.key_schema.is_some() {
-                return refuse(format!(
-                    "port {name:?} has a key schema, which is not supported yet"
-                ));
+                return refuse(format!("port {name:?} has a key schema, which is not supported yet"));
             }
         }
         if self.input.key_schema.is_some() {
@@ -114,7 +101,5 @@ impl Manifest {
 /// Port names appear in configuration keys, metrics and error messages.
 fn name_legal(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }

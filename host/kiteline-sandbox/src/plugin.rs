@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    error::Error, host::Console, instance::Instance, limits::CallLimits, manifest::Manifest,
-    runtime::Runtime, wit::since_v0_1_0::RowsPre,
+    error::Error, host::Console, instance::Instance, limits::CallLimits, manifest::Manifest, runtime::Runtime,
+    wit::since_v0_1_0::RowsPre,
 };
 
 /// A component that this host takes, ready to be instantiated. Cheap to clone.
@@ -21,13 +21,7 @@ struct Inner {
 
 impl Plugin {
     pub(crate) fn new(runtime: Runtime, pre: RowsPre<crate::host::State>, digest: String) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                runtime,
-                pre,
-                digest,
-            }),
-        }
+        Self { inner: Arc::new(Inner { runtime, pre, digest }) }
     }
 
     /// `sha256:` and 64 hex digits of the component's bytes.
@@ -41,14 +35,8 @@ impl Plugin {
     ///
     /// [`Error::Refused`] with the plugin's words (a config error), [`Error::Broke`] if it trapped or took too long, or a
     /// manifest that this host cannot serve.
-    pub fn describe(
-        &self,
-        config: &[(String, String)],
-        source_schema: Option<&str>,
-    ) -> Result<Manifest, Error> {
-        let memory_bytes_max = CallLimits::default()
-            .memory_bytes_max
-            .min(self.runtime().limits().memory_bytes_max);
+    pub fn describe(&self, config: &[(String, String)], source_schema: Option<&str>) -> Result<Manifest, Error> {
+        let memory_bytes_max = CallLimits::default().memory_bytes_max.min(self.runtime().limits().memory_bytes_max);
         let mut trial = Instance::start(self, memory_bytes_max, Console::default())?;
         let manifest = trial.describe(config, source_schema)?;
         manifest.check()?;

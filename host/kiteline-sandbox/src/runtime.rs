@@ -65,12 +65,8 @@ impl Runtime {
     /// A limit out of range, a cache folder that cannot be trusted, or an engine that this machine cannot have (no address space).
     pub fn new(limits: RuntimeLimits) -> Result<Self, Error> {
         limits.check()?;
-        let host = |call: &'static str| {
-            move |error: wasmtime::Error| Error::Host {
-                call,
-                reason: format!("{error:#}"),
-            }
-        };
+        let host =
+            |call: &'static str| move |error: wasmtime::Error| Error::Host { call, reason: format!("{error:#}") };
         let engine = Engine::new(&config(&limits)).map_err(host("engine"))?;
         let mut linker = Linker::new(&engine);
         host::link(&mut linker).map_err(host("link"))?;
@@ -80,19 +76,8 @@ impl Runtime {
         thread::Builder::new()
             .name("kiteline-ticks".into())
             .spawn(move || tick(&weak, &counter))
-            .map_err(|error| Error::Host {
-                call: "start of the ticking thread",
-                reason: error.to_string(),
-            })?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                engine,
-                linker,
-                limits,
-                ticks,
-                cache,
-            }),
-        })
+            .map_err(|error| Error::Host { call: "start of the ticking thread", reason: error.to_string() })?;
+        Ok(Self { inner: Arc::new(Inner { engine, linker, limits, ticks, cache }) })
     }
 
     /// Checks a component, compiles it or takes its compiled code from the cache, and links it. Nothing of it runs.
@@ -103,24 +88,15 @@ impl Runtime {
     pub fn load(&self, bytes: &[u8]) -> Result<Plugin, Error> {
         let bytes_max = self.inner.limits.component_bytes_max;
         if bytes.len() > bytes_max {
-            return Err(Error::TooLarge {
-                bytes: bytes.len(),
-                bytes_max,
-            });
+            return Err(Error::TooLarge { bytes: bytes.len(), bytes_max });
         }
         let inspection = inspect(bytes)?;
         if let Some(refusal) = inspection.refusal {
             return Err(refusal);
         }
         let component = self.component(bytes, &inspection.digest)?;
-        let refuse = |error: wasmtime::Error| Error::Compile {
-            reason: format!("{error:#}"),
-        };
-        let linked = self
-            .inner
-            .linker
-            .instantiate_pre(&component)
-            .map_err(refuse)?;
+        let refuse = |error: wasmtime::Error| Error::Compile { reason: format!("{error:#}") };
+        let linked = self.inner.linker.instantiate_pre(&component).map_err(refuse)?;
         let pre = RowsPre::new(linked).map_err(refuse)?;
         Ok(Plugin::new(self.clone(), pre, inspection.digest))
     }
@@ -135,17 +111,10 @@ impl Runtime {
                 .name("kiteline-compile".into())
                 .stack_size(COMPILE_STACK_BYTES)
                 .spawn_scoped(scope, || Component::from_binary(engine, bytes))
-                .map_err(|error| Error::Host {
-                    call: "start of the compiling thread",
-                    reason: error.to_string(),
-                })?
+                .map_err(|error| Error::Host { call: "start of the compiling thread", reason: error.to_string() })?
                 .join()
-                .map_err(|_| Error::Compile {
-                    reason: "the compiler panicked".into(),
-                })?
-                .map_err(|error| Error::Compile {
-                    reason: format!("{error:#}"),
-                })
+                .map_err(|_| Error::Compile { reason: "the compiler panicked".into() })?
+                .map_err(|error| Error::Compile { reason: format!("{error:#}") })
         })?;
         if let Some(cache) = cache {
             // a cache that cannot be written costs time at the next start, nothing else

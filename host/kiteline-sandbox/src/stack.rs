@@ -20,19 +20,14 @@ fn remaining() -> Option<usize> {
     let marker = 0u8;
     let here = std::ptr::from_ref(&marker).addr();
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let (low, high, name) = maps
-        .lines()
-        .filter_map(mapping)
-        .find(|(low, high, _)| (*low..*high).contains(&here))?;
+    let (low, high, name) = maps.lines().filter_map(mapping).find(|(low, high, _)| (*low..*high).contains(&here))?;
     if name != "[stack]" {
         // Another thread's stack: mapped as a whole, a guard page without access below it.
         return Some(here - low);
     }
     // The first thread's stack grows on use, down to the limit that the system set.
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits
-        .lines()
-        .find(|line| line.starts_with("Max stack size"))?;
+    let line = limits.lines().find(|line| line.starts_with("Max stack size"))?;
     match line.split_whitespace().nth(3)? {
         "unlimited" => None,
         soft => Some(here.saturating_sub(high.saturating_sub(soft.parse().ok()?))),
@@ -44,11 +39,7 @@ fn mapping(line: &str) -> Option<(usize, usize, &str)> {
     let mut words = line.split_whitespace();
     let (low, high) = words.next()?.split_once('-')?;
     let name = words.nth(4).unwrap_or("");
-    Some((
-        usize::from_str_radix(low, 16).ok()?,
-        usize::from_str_radix(high, 16).ok()?,
-        name,
-    ))
+    Some((usize::from_str_radix(low, 16).ok()?, usize::from_str_radix(high, 16).ok()?, name))
 }
 
 #[cfg(test)]
@@ -61,12 +52,7 @@ mod tests {
     fn a_thread_with_too_little_stack_is_refused() {
         let on = |bytes: usize| {
             let run = move || check(512 << 10).map_err(|error| error.code());
-            thread::Builder::new()
-                .stack_size(bytes)
-                .spawn(run)
-                .expect("a thread starts")
-                .join()
-                .expect("it ends")
+            thread::Builder::new().stack_size(bytes).spawn(run).expect("a thread starts").join().expect("it ends")
         };
         assert_eq!(on(2 << 20), Ok(()));
         if cfg!(target_os = "linux") {

@@ -8,9 +8,7 @@ mod headers;
 use std::{borrow::Cow, sync::Arc};
 
 use kiteline_avro::{Budget, EntryError, Refs};
-use kiteline_engine::record::{
-    OutputBatch, OutputRecord, RecordBatch, Rejection, Stage as StageWord,
-};
+use kiteline_engine::record::{OutputBatch, OutputRecord, RecordBatch, Rejection, Stage as StageWord};
 
 use self::entry::Work;
 use crate::{
@@ -60,14 +58,8 @@ impl Refusal {
     fn text(&self, stage: &Stage) -> String {
         let limits = stage.deployment.limits();
         match self {
-            Self::Bytes => format!(
-                "emit was refused: more than {} bytes in one batch",
-                limits.emit_bytes_max
-            ),
-            Self::Entries => format!(
-                "emit was refused: more than {} entries in one batch",
-                limits.emit_entries_max
-            ),
+            Self::Bytes => format!("emit was refused: more than {} bytes in one batch", limits.emit_bytes_max),
+            Self::Entries => format!("emit was refused: more than {} entries in one batch", limits.emit_entries_max),
             Self::Malformed(check) => format!("emit was refused: malformed, {check}"),
             Self::Deadline => "emit was refused: the deadline passed".into(),
         }
@@ -297,9 +289,7 @@ impl Stage {
     /// Takes one output buffer. All of it is checked before any of it is used.
     pub(crate) fn take(&mut self, bytes: &[u8], source: &RecordBatch) -> Result<(), Refusal> {
         if self.part.refused.is_some() {
-            return Err(Refusal::Malformed(
-                "an earlier buffer of this batch was refused".into(),
-            ));
+            return Err(Refusal::Malformed("an earlier buffer of this batch was refused".into()));
         }
         let taken = self.try_take(bytes, source);
         if let Err(refusal) = &taken {
@@ -310,16 +300,9 @@ impl Stage {
 
     fn try_take(&mut self, bytes: &[u8], source: &RecordBatch) -> Result<(), Refusal> {
         let part = &mut self.part;
-        part.bytes_left = part
-            .bytes_left
-            .checked_sub(bytes.len())
-            .ok_or(Refusal::Bytes)?;
-        let buffer =
-            OutputBuffer::header(bytes).map_err(|check| Refusal::Malformed(check.into()))?;
-        part.entries_left = part
-            .entries_left
-            .checked_sub(buffer.entries())
-            .ok_or(Refusal::Entries)?;
+        part.bytes_left = part.bytes_left.checked_sub(bytes.len()).ok_or(Refusal::Bytes)?;
+        let buffer = OutputBuffer::header(bytes).map_err(|check| Refusal::Malformed(check.into()))?;
+        part.entries_left = part.entries_left.checked_sub(buffer.entries()).ok_or(Refusal::Entries)?;
         part.lowest = buffer
             .check(part.rows, part.lowest, self.deployment.port_kinds())
             .map_err(|(entry, check)| Refusal::Malformed(format!("entry {entry}: {check}")))?;
@@ -352,11 +335,7 @@ impl Stage {
             deployment: &self.deployment,
             writers: &self.writers,
             source,
-            refs: Refs {
-                input: &self.input,
-                input_low: self.part.heap_at,
-                output: buffer.bytes(),
-            },
+            refs: Refs { input: &self.input, input_low: self.part.heap_at, output: buffer.bytes() },
             out: &mut self.out,
             budget: &mut self.part.budget,
             topic_numbers: &mut self.topic_numbers,
@@ -372,9 +351,7 @@ impl Stage {
             (Ok(None), EntryKind::Keep) => current.tally.kept += 1,
             (Ok(None), EntryKind::Patch) => current.tally.patched += 1,
             (Ok(None), _) => current.tally.emitted += 1,
-            (Ok(Some(message)), _) => {
-                self.withdraw(info.record, Cow::Borrowed("transform.reject"), message)
-            }
+            (Ok(Some(message)), _) => self.withdraw(info.record, Cow::Borrowed("transform.reject"), message),
             (Err(EntryError(check)), _) => {
                 self.cut(mark);
                 let code = Cow::Owned(format!("transform.{}", check.name()));
@@ -391,12 +368,7 @@ impl Stage {
             None => {}
         }
         self.part.answered += 1;
-        self.part.current = Some(Current {
-            row,
-            mark: self.mark(),
-            tally: Tally::default(),
-            rejected: false,
-        });
+        self.part.current = Some(Current { row, mark: self.mark(), tally: Tally::default(), rejected: false });
     }
 
     /// Rejects the current source: whatever it has put out is taken back, and whatever is to come is ignored.
@@ -407,12 +379,7 @@ impl Stage {
             let mark = current.mark;
             self.cut(mark);
         }
-        self.rejected.push(Rejection {
-            source: record,
-            stage: StageWord::Transform,
-            code,
-            message,
-        });
+        self.rejected.push(Rejection { source: record, stage: StageWord::Transform, code, message });
     }
 
     fn mark(&self) -> Mark {

@@ -15,18 +15,14 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
             push(&mut text, character);
         }
         // a character that was only cut in two is left out, not replaced
-        let cut_off =
-            cut.len() < bytes.len() && chunk.invalid().len() < 4 && cut.ends_with(chunk.invalid());
+        let cut_off = cut.len() < bytes.len() && chunk.invalid().len() < 4 && cut.ends_with(chunk.invalid());
         if !chunk.invalid().is_empty() && !cut_off {
             text.push('\u{fffd}');
         }
     }
     // Escapes make text longer; the bound holds for what leaves here.
     if text.len() > TEXT_BYTES_MAX {
-        let end = (0..=TEXT_BYTES_MAX)
-            .rev()
-            .find(|&at| text.is_char_boundary(at))
-            .unwrap_or(0);
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);
     }
     text
@@ -60,10 +56,7 @@ mod tests {
             (b"ok\n{\"level\":\"ERROR\"}", "ok\\n{\"level\":\"ERROR\"}"),
             (b"a\x1b[31mb\x00\x7f", "a\\u{1b}[31mb\\u{0}\\u{7f}"),
             (b"bad \xff\xfe end", "bad \u{fffd}\u{fffd} end"),
-            (
-                "Zürich \u{2028}\u{202e}".as_bytes(),
-                "Zürich \\u{2028}\\u{202e}",
-            ),
+            ("Zürich \u{2028}\u{202e}".as_bytes(), "Zürich \\u{2028}\\u{202e}"),
             (b"", ""),
         ];
         for (bytes, want) in cases {

@@ -147,8 +147,7 @@ impl Transformer {
         assert_eq!(batch.records.len(), data.len(), "one datum per record");
         self.check_thread()?;
         let mut report = Report::default();
-        self.stage()
-            .begin(std::mem::take(out), std::mem::take(rejected));
+        self.stage().begin(std::mem::take(out), std::mem::take(rejected));
         let done = self.run_all(batch, data, &mut report);
         let (mut outputs, mut rejections, tally) = self.stage().end(batch);
         if done.is_err() {
@@ -181,23 +180,11 @@ impl Transformer {
         flushed
     }
 
-    fn run_all(
-        &mut self,
-        batch: &RecordBatch,
-        data: &[Datum],
-        report: &mut Report,
-    ) -> Result<(), Error> {
+    fn run_all(&mut self, batch: &RecordBatch, data: &[Datum], report: &mut Report) -> Result<(), Error> {
         let mut at = 0;
         while at < data.len() {
-            let Filled {
-                next,
-                rows,
-                heap_at,
-            } = self.fill(batch, data, at);
-            debug_assert!(
-                next > at,
-                "a buffer takes at least one record or rejects it"
-            );
+            let Filled { next, rows, heap_at } = self.fill(batch, data, at);
+            debug_assert!(next > at, "a buffer takes at least one record or rejects it");
             at = next;
             report.rows += rows;
             self.run(batch, rows, heap_at, report)?;
@@ -206,13 +193,7 @@ impl Transformer {
     }
 
     /// Calls the guest for all rows of the buffer, in parts if it must be.
-    fn run(
-        &mut self,
-        batch: &RecordBatch,
-        rows: u32,
-        heap_at: u32,
-        report: &mut Report,
-    ) -> Result<(), Error> {
+    fn run(&mut self, batch: &RecordBatch, rows: u32, heap_at: u32, report: &mut Report) -> Result<(), Error> {
         let stateless = self.deployment.manifest().stateless;
         self.parts.clear();
         self.parts.push((0, rows));
@@ -227,9 +208,7 @@ impl Transformer {
             match at {
                 _ if rows == 1 => self.stage().reject_rows(first, 1, code, &message),
                 _ if !stateless => {
-                    let message = format!(
-                        "{message} ({rows} records failed together, since the plugin keeps state)"
-                    );
+                    let message = format!("{message} ({rows} records failed together, since the plugin keeps state)");
                     self.stage().reject_rows(first, rows, code, &message);
                 }
                 // The parts lie on a stack: what comes first is pushed last.
@@ -258,58 +237,31 @@ impl Transformer {
         report: &mut Report,
     ) -> Result<Ended, Error> {
         if self.instance.is_none() {
-            self.instance = Some(
-                self.deployment
-                    .instance(std::mem::take(&mut self.console))?,
-            );
+            self.instance = Some(self.deployment.instance(std::mem::take(&mut self.console))?);
             report.instances += 1;
         }
-        let instance = self
-            .instance
-            .as_mut()
-            .expect("it was made just now if it was missing");
+        let instance = self.instance.as_mut().expect("it was made just now if it was missing");
         let deadline_ms = self.deployment.limits().call_deadline_ms;
-        narrow(
-            Arc::get_mut(&mut self.input).expect("the stage holds it only during a call"),
-            first,
-            rows,
-        );
+        narrow(Arc::get_mut(&mut self.input).expect("the stage holds it only during a call"), first, rows);
         let mut stage = self.stage.take().expect("it is put back after every call");
         stage.begin_part(Arc::clone(&self.input), heap_at, first, rows);
         let started = Instant::now();
-        let (mut stage, outcome) =
-            SOURCE.set(batch, || instance.process(&self.input, deadline_ms, stage));
+        let (mut stage, outcome) = SOURCE.set(batch, || instance.process(&self.input, deadline_ms, stage));
         report.guest_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let refused = stage.end_part();
         let broken = matches!(outcome, Outcome::Trap(_) | Outcome::Deadline);
         let ended = match (outcome, refused) {
             (Outcome::Ok, None) => Ended::Well,
-            (Outcome::Ok, Some(message)) => Ended::Badly {
-                at: None,
-                code: "transform.fault",
-                message,
-            },
-            (Outcome::Fault { at, message }, _) => Ended::Badly {
-                at,
-                code: "transform.fault",
-                message,
-            },
+            (Outcome::Ok, Some(message)) => Ended::Badly { at: None, code: "transform.fault", message },
+            (Outcome::Fault { at, message }, _) => Ended::Badly { at, code: "transform.fault", message },
             (Outcome::Trap(message), _) => {
                 report.traps += 1;
-                Ended::Badly {
-                    at: None,
-                    code: "transform.trap",
-                    message,
-                }
+                Ended::Badly { at: None, code: "transform.trap", message }
             }
             (Outcome::Deadline, _) => {
                 report.deadlines += 1;
                 let message = format!("the call passed its deadline of {deadline_ms} ms");
-                Ended::Badly {
-                    at: None,
-                    code: "transform.deadline",
-                    message,
-                }
+                Ended::Badly { at: None, code: "transform.deadline", message }
             }
         };
         let well = matches!(ended, Ended::Well);
@@ -330,24 +282,13 @@ impl Transformer {
     fn fill(&mut self, batch: &RecordBatch, data: &[Datum], from: usize) -> Filled {
         let limits = *self.deployment.limits();
         let wants = self.deployment.manifest().input.wants;
-        let stage = self
-            .stage
-            .as_mut()
-            .expect("it is put back after every call");
+        let stage = self.stage.as_mut().expect("it is put back after every call");
         stage.clear_rows();
         let bytes = Arc::get_mut(&mut self.input).expect("the stage holds it only during a call");
-        let rows_max = limits
-            .batch_records_max
-            .min(u32::try_from(data.len() - from).unwrap_or(u32::MAX));
+        let rows_max = limits.batch_records_max.min(u32::try_from(data.len() - from).unwrap_or(u32::MAX));
         let base_offset = batch.records[from].offset;
-        let mut input = InputBuffer::begin(
-            bytes,
-            self.deployment.shape(),
-            batch,
-            base_offset,
-            rows_max,
-            limits.batch_bytes_max,
-        );
+        let mut input =
+            InputBuffer::begin(bytes, self.deployment.shape(), batch, base_offset, rows_max, limits.batch_bytes_max);
         let mut next = from;
         while next < data.len() {
             let record = next as u32;
@@ -357,8 +298,7 @@ impl Transformer {
                     stage.reject_unasked(undecodable(record, *code, clean(message.as_bytes())));
                 }
                 datum => {
-                    let Some(value) = row(&mut input, batch, next, datum, stage, wants.undecodable)
-                    else {
+                    let Some(value) = row(&mut input, batch, next, datum, stage, wants.undecodable) else {
                         break;
                     };
                     if let Some(value) = value {
@@ -370,11 +310,7 @@ impl Transformer {
             next += 1;
         }
         let rows = input.rows();
-        Filled {
-            next,
-            rows,
-            heap_at: input.finish(),
-        }
+        Filled { next, rows, heap_at: input.finish() }
     }
 
     /// The stack of the thread was checked where the transformer was made; it may have moved to another one since.
@@ -394,9 +330,7 @@ impl Transformer {
     }
 
     fn stage(&mut self) -> &mut Stage {
-        self.stage
-            .as_mut()
-            .expect("it is put back after every call")
+        self.stage.as_mut().expect("it is put back after every call")
     }
 
     fn console(&mut self) -> &mut Console {
@@ -440,16 +374,10 @@ fn row(
         }
         Datum::At { writer, from } => (*writer, *from),
     };
-    let bytes = record
-        .value
-        .of(&batch.bytes)
-        .and_then(|value| value.get(from as usize..));
+    let bytes = record.value.of(&batch.bytes).and_then(|value| value.get(from as usize..));
     let (buffer, at, bytes_max) = input.frame();
     let (code, message) = match (stage.writers().get(writer.0 as usize), bytes) {
-        (None, _) => (
-            SCHEMA,
-            "its writer schema is not registered with this deployment".to_owned(),
-        ),
+        (None, _) => (SCHEMA, "its writer schema is not registered with this deployment".to_owned()),
         (_, None) => (SHORT, "the value ends before its datum begins".to_owned()),
         (Some(known), Some(bytes)) => match known.plan.decode(bytes, buffer, at, bytes_max) {
             Ok(()) => return Some(Some(RowValue::Datum { writer, from })),
@@ -489,10 +417,5 @@ fn undecodable(source: u32, code: u16, message: String) -> Rejection {
         8 => "decode.limit",
         _ => "decode.unknown",
     };
-    Rejection {
-        source,
-        stage: StageWord::Decode,
-        code: Cow::Borrowed(code),
-        message,
-    }
+    Rejection { source, stage: StageWord::Decode, code: Cow::Borrowed(code), message }
 }

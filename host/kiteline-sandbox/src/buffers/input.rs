@@ -83,15 +83,7 @@ impl<'a> InputBuffer<'a> {
         let topic = data(bytes, batch.topic.as_bytes());
         slot(bytes, 40, topic);
         let mark = bytes.len();
-        Self {
-            bytes,
-            shape,
-            bytes_max: bytes_max as usize,
-            rows_max,
-            rows: 0,
-            base_offset,
-            mark,
-        }
+        Self { bytes, shape, bytes_max: bytes_max as usize, rows_max, rows: 0, base_offset, mark }
     }
 
     /// Whether another row has no place.
@@ -106,9 +98,7 @@ impl<'a> InputBuffer<'a> {
 
     /// Whether `offset` can be said as a distance from the base offset.
     pub(crate) fn reaches(&self, offset: i64) -> bool {
-        offset
-            .checked_sub(self.base_offset)
-            .is_some_and(|distance| u32::try_from(distance).is_ok())
+        offset.checked_sub(self.base_offset).is_some_and(|distance| u32::try_from(distance).is_ok())
     }
 
     /// Writes the envelope of the record with this index: everything but its value. The row counts once it is kept.
@@ -242,4 +232,129 @@ fn data(bytes: &mut Vec<u8>, what: &[u8]) -> (u32, u32) {
     let off = bytes.len() as u32;
     bytes.extend_from_slice(what);
     (off, what.len() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kiteline_avro::{Layout, Limits, Plan, Schema};
+    use kiteline_engine::record::{OffsetRange, Record};
+
+    use super::*;
+
+    /// The input buffer of the worked example in wit/README.md, byte for byte.
+    const EXAMPLE: &str = "
+        4b4c5231 02000000 48000000 30000000 c0000000 03010000
+        03000000 00000000 581b0000 00000000 c0000000 06000000
+        c6000000 02000000 0068e5cf 8b010000 c8000000 01000000
+        00000000 00000000 00000000 00000000
+        da000000 02000000 00000000 00000440
+        dc000000 04000000 e0000000 02000000
+        00000000 ffffffff ffffffff ffffffff 00000000 00000000
+        02000000 00000000 01000000 00000000
+        01010000 02000000 00000000 0000f0bf
+        00000000 00000000 00000000 00000000
+        6f72646572736b31 d800000001000000 d900000001000000
+        687641314265726e
+        0000000000000000 0001000001000000
+        0100000000000000 0000000000000000 784232";
+
+    fn unhex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).expect("digits"), 16).expect("hex");
+        digits.chunks(2).map(byte).collect()
+    }
+
+    #[test]
+    fn the_worked_example_holds_byte_for_byte() {
+        let schema = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"amount","type":"double"},
+            {"name":"address","type":["null",{"type":"record","name":"Address","fields":[{"name":"city","type":"string"}]}]},
+            {"name":"tags","type":{"type":"array","items":["null","string"]}}]}"#;
+        let schema = Schema::parse(schema).expect("the example's schema is legal");
+        let layout = Layout::new(&schema).expect("it has a layout");
+        assert_eq!(layout.fingerprint(), "c94957bbb48705aa");
+        let plan = Plan::compile(&schema, &schema, &Limits::default()).expect("it resolves to itself");
+        let values = ["044131000000000000044002084265726e040202780000", "044232000000000000f0bf0000"].map(unhex);
+        let bytes = [b"k1hv", &values[0][..], &values[1]].concat();
+        let record = |offset, timestamp_ms, key, value, headers_count| Record {
+            offset,
+            timestamp_ms,
+            timestamp_kind: TimestampKind::Create,
+            key,
+            value,
+            headers_at: 0,
+            headers_count,
+        };
+        let span = |off, len: usize| Span { off, len: len as u32 };
+        let first = span(4, values[0].len());
+        let batch = RecordBatch {
+            topic: Arc::from("orders"),
+            partition: 3,
+            range: OffsetRange { from: 7000, until: 7003 },
+            records: vec![
+                record(7000, 1_700_000_000_000, span(0, 2), first, 1),
+                record(7002, -1, Span::NULL, span(first.off + first.len, values[1].len()), 0),
+            ],
+            headers: vec![Header { name: span(2, 1), value: span(3, 1) }],
+            bytes,
+        };
+        let root = layout.node(0);
+        let shape = RowShape { frame_bytes: root.frame_bytes(), null_bits: root.null_bits, keys: true, headers: true };
+        // dirty memory of an earlier batch must not show
+        let mut buffer = vec![0xee; 500];
+        let mut input = InputBuffer::begin(&mut buffer, shape, &batch, 7000, 2, 1 << 20);
+        for (index, value) in values.iter().enumerate() {
+            input.envelope(&batch, index).expect("there is room");
+            let (bytes, at, bytes_max) = input.frame();
+            plan.decode(value, bytes, at, bytes_max).expect("the example decodes");
+            input.keep();
+        }
+        assert!(input.full());
+        assert_eq!(input.finish(), 192);
+        assert_eq!(buffer, unhex(EXAMPLE));
+        narrow(&mut buffer, 1, 1);
+        assert_eq!((super::super::u32_at(&buffer, 4), super::super::u32_at(&buffer, 12)), (1, 120));
+    }
+
+    #[test]
+    fn a_row_that_is_given_up_leaves_nothing_and_one_without_value_is_all_null() {
+        let batch = RecordBatch {
+            topic: Arc::from("t"),
+            partition: 0,
+            range: OffsetRange { from: 0, until: 1 },
+            records: vec![Record {
+                offset: 0,
+                timestamp_ms: 5,
+                timestamp_kind: TimestampKind::Append,
+                key: Span { off: 0, len: 3 },
+                value: Span::NULL,
+                headers_at: 0,
+                headers_count: 0,
+            }],
+            headers: vec![],
+            bytes: b"key".to_vec(),
+        };
+        let shape = RowShape { frame_bytes: 24, null_bits: 11, keys: true, headers: true };
+        let mut buffer = Vec::new();
+        let mut input = InputBuffer::begin(&mut buffer, shape, &batch, 0, 1, 1 << 20);
+        input.envelope(&batch, 0).expect("there is room");
+        input.give_up();
+        let heap_at = input.finish() as usize;
+        assert_eq!(heap_at, 48 + 56);
+        assert!(buffer[48..heap_at].iter().all(|&byte| byte == 0));
+        assert_eq!(&buffer[heap_at..], b"t");
+
+        let mut input = InputBuffer::begin(&mut buffer, shape, &batch, 0, 1, 1 << 20);
+        input.envelope(&batch, 0).expect("there is room");
+        input.undecodable(3);
+        input.keep();
+        input.finish();
+        assert_eq!(buffer[48 + 28..48 + 34], [2 + 4, 0, 3, 0, 0xff, 0x07]);
+        let mut input = InputBuffer::begin(&mut buffer, shape, &batch, 0, 1, 60 + 48);
+        assert_eq!(input.envelope(&batch, 0), Ok(()));
+        input.give_up();
+        let mut input = InputBuffer::begin(&mut buffer, shape, &batch, 0, 1, 60 + 47);
+        assert_eq!(input.envelope(&batch, 0), Err(Full));
+    }
 }

@@ -88,11 +88,7 @@ impl<'a> OutputBuffer<'a> {
         if bytes[20..HEADER_BYTES].iter().any(|&byte| byte != 0) {
             return Err("header: bytes 20 to 31 are not zero");
         }
-        let (entries, topics, topics_at) = (
-            u32_at(bytes, 4),
-            u32_at(bytes, 8),
-            u32_at(bytes, 12) as usize,
-        );
+        let (entries, topics, topics_at) = (u32_at(bytes, 4), u32_at(bytes, 8), u32_at(bytes, 12) as usize);
         if entries as usize > (bytes.len() - HEADER_BYTES) / ENTRY_BYTES {
             return Err("header: entries do not fit into the buffer");
         }
@@ -103,12 +99,7 @@ impl<'a> OutputBuffer<'a> {
         if topics > 0 && !table_inside {
             return Err("header: topic table is not inside the buffer at a multiple of 8");
         }
-        Ok(Self {
-            bytes,
-            entries,
-            topics,
-            topics_at,
-        })
+        Ok(Self { bytes, entries, topics, topics_at })
     }
 
     /// How many entries there are.
@@ -127,28 +118,15 @@ impl<'a> OutputBuffer<'a> {
     }
 
     /// Checks every entry: `rows` of the call, `lowest` legal source row, the ports. Gives the last source row.
-    pub(crate) fn check(
-        &self,
-        rows: u32,
-        lowest: u32,
-        ports: &[PortKind],
-    ) -> Result<u32, (u32, &'static str)> {
+    pub(crate) fn check(&self, rows: u32, lowest: u32, ports: &[PortKind]) -> Result<u32, (u32, &'static str)> {
         let mut last = lowest;
         for index in 0..self.entries {
-            last = self
-                .check_entry(index, rows, last, ports)
-                .map_err(|check| (index, check))?;
+            last = self.check_entry(index, rows, last, ports).map_err(|check| (index, check))?;
         }
         Ok(last)
     }
 
-    fn check_entry(
-        &self,
-        index: u32,
-        rows: u32,
-        lowest: u32,
-        ports: &[PortKind],
-    ) -> Result<u32, &'static str> {
+    fn check_entry(&self, index: u32, rows: u32, lowest: u32, ports: &[PortKind]) -> Result<u32, &'static str> {
         let entry = self.entry(index).ok_or("kind is reserved")?;
         if entry.source >= rows {
             return Err("source row is not in the batch");
@@ -156,9 +134,7 @@ impl<'a> OutputBuffer<'a> {
         if entry.source < lowest {
             return Err("source row decreases");
         }
-        let port = ports
-            .get(usize::from(entry.port))
-            .ok_or("port is unknown")?;
+        let port = ports.get(usize::from(entry.port)).ok_or("port is unknown")?;
         if u32::from(entry.topic) > self.topics {
             return Err("topic is not in the table");
         }

@@ -7,25 +7,15 @@ use wit_parser::{Function, Resolve, Type, TypeDefKind};
 pub(super) type Difference = (String, String);
 
 /// The first difference between two functions, if there is one.
-pub(super) fn functions(
-    ours: &Resolve,
-    mine: &Function,
-    theirs: &Resolve,
-    other: &Function,
-) -> Result<(), Difference> {
+pub(super) fn functions(ours: &Resolve, mine: &Function, theirs: &Resolve, other: &Function) -> Result<(), Difference> {
     let pair = Pair { ours, theirs };
     if mine.params.len() != other.params.len() {
-        return Err((
-            String::new(),
-            counts("parameters", mine.params.len(), other.params.len()),
-        ));
+        return Err((String::new(), counts("parameters", mine.params.len(), other.params.len())));
     }
     for (a, b) in mine.params.iter().zip(&other.params) {
-        pair.types(&a.ty, &b.ty)
-            .map_err(|difference| inside("parameter", &a.name, difference))?;
+        pair.types(&a.ty, &b.ty).map_err(|difference| inside("parameter", &a.name, difference))?;
     }
-    pair.options(mine.result.as_ref(), other.result.as_ref())
-        .map_err(|difference| inside("result", "", difference))
+    pair.options(mine.result.as_ref(), other.result.as_ref()).map_err(|difference| inside("result", "", difference))
 }
 
 fn counts(what: &str, ours: usize, theirs: usize) -> String {
@@ -57,68 +47,43 @@ impl Pair<'_> {
         let (Type::Id(a), Type::Id(b)) = (mine, other) else {
             let same = mine == other && !matches!(mine, Type::Id(_));
             let [a, b] = [word(self.ours, &mine), word(self.theirs, &other)];
-            return if same {
-                Ok(())
-            } else {
-                Err((String::new(), format!("{b}, the contract has {a}")))
-            };
+            return if same { Ok(()) } else { Err((String::new(), format!("{b}, the contract has {a}"))) };
         };
         let (a, b) = (&self.ours.types[a], &self.theirs.types[b]);
         let name = a.name.as_deref().unwrap_or("");
-        self.kinds(&a.kind, &b.kind)
-            .map_err(|difference| inside(a.kind.as_str(), name, difference))
+        self.kinds(&a.kind, &b.kind).map_err(|difference| inside(a.kind.as_str(), name, difference))
     }
 
     fn kinds(&self, mine: &TypeDefKind, other: &TypeDefKind) -> Result<(), Difference> {
         use TypeDefKind as K;
         match (mine, other) {
             (K::Record(a), K::Record(b)) => {
-                names(
-                    "field",
-                    a.fields.iter().map(|x| &*x.name),
-                    b.fields.iter().map(|x| &*x.name),
-                )?;
+                names("field", a.fields.iter().map(|x| &*x.name), b.fields.iter().map(|x| &*x.name))?;
                 a.fields.iter().zip(&b.fields).try_for_each(|(a, b)| {
-                    self.types(&a.ty, &b.ty)
-                        .map_err(|difference| inside("field", &a.name, difference))
+                    self.types(&a.ty, &b.ty).map_err(|difference| inside("field", &a.name, difference))
                 })
             }
             (K::Variant(a), K::Variant(b)) => {
-                names(
-                    "case",
-                    a.cases.iter().map(|x| &*x.name),
-                    b.cases.iter().map(|x| &*x.name),
-                )?;
+                names("case", a.cases.iter().map(|x| &*x.name), b.cases.iter().map(|x| &*x.name))?;
                 a.cases.iter().zip(&b.cases).try_for_each(|(a, b)| {
-                    self.options(a.ty.as_ref(), b.ty.as_ref())
-                        .map_err(|difference| inside("case", &a.name, difference))
+                    self.options(a.ty.as_ref(), b.ty.as_ref()).map_err(|difference| inside("case", &a.name, difference))
                 })
             }
-            (K::Enum(a), K::Enum(b)) => names(
-                "case",
-                a.cases.iter().map(|x| &*x.name),
-                b.cases.iter().map(|x| &*x.name),
-            ),
-            (K::Flags(a), K::Flags(b)) => names(
-                "flag",
-                a.flags.iter().map(|x| &*x.name),
-                b.flags.iter().map(|x| &*x.name),
-            ),
-            (K::Tuple(a), K::Tuple(b)) if a.types.len() == b.types.len() => a
-                .types
-                .iter()
-                .zip(&b.types)
-                .try_for_each(|(a, b)| self.types(a, b)),
+            (K::Enum(a), K::Enum(b)) => {
+                names("case", a.cases.iter().map(|x| &*x.name), b.cases.iter().map(|x| &*x.name))
+            }
+            (K::Flags(a), K::Flags(b)) => {
+                names("flag", a.flags.iter().map(|x| &*x.name), b.flags.iter().map(|x| &*x.name))
+            }
+            (K::Tuple(a), K::Tuple(b)) if a.types.len() == b.types.len() => {
+                a.types.iter().zip(&b.types).try_for_each(|(a, b)| self.types(a, b))
+            }
             (K::Option(a), K::Option(b)) | (K::List(a), K::List(b)) => self.types(a, b),
             (K::Result(a), K::Result(b)) => {
                 self.options(a.ok.as_ref(), b.ok.as_ref())?;
-                self.options(a.err.as_ref(), b.err.as_ref())
-                    .map_err(|difference| inside("error", "", difference))
+                self.options(a.err.as_ref(), b.err.as_ref()).map_err(|difference| inside("error", "", difference))
             }
-            (a, b) => Err((
-                String::new(),
-                format!("{}, the contract has {}", b.as_str(), a.as_str()),
-            )),
+            (a, b) => Err((String::new(), format!("{}, the contract has {}", b.as_str(), a.as_str()))),
         }
     }
 }
@@ -149,14 +114,12 @@ fn names<'a>(
     other: impl Iterator<Item = &'a str>,
 ) -> Result<(), Difference> {
     let (mine, other): (Vec<&str>, Vec<&str>) = (mine.collect(), other.collect());
-    let difference = match (
-        mine.iter().find(|name| !other.contains(name)),
-        other.iter().find(|name| !mine.contains(name)),
-    ) {
-        _ if mine == other => return Ok(()),
-        (Some(name), _) => format!("{what} {name} is missing in the component"),
-        (None, Some(name)) => format!("{what} {name} of the component is unknown to this host"),
-        (None, None) => format!("{what}s are in another order"),
-    };
+    let difference =
+        match (mine.iter().find(|name| !other.contains(name)), other.iter().find(|name| !mine.contains(name))) {
+            _ if mine == other => return Ok(()),
+            (Some(name), _) => format!("{what} {name} is missing in the component"),
+            (None, Some(name)) => format!("{what} {name} of the component is unknown to this host"),
+            (None, None) => format!("{what}s are in another order"),
+        };
     Err((String::new(), difference))
 }

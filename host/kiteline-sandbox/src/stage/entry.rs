@@ -64,9 +64,7 @@ impl<'a> Work<'a> {
         };
         let payload = self.extras(entry, record, &mut output)?;
         output.value = match entry.kind {
-            EntryKind::Keep => {
-                nothing(payload).and_then(|()| self.keep(record, row.value, entry.port))?
-            }
+            EntryKind::Keep => nothing(payload).and_then(|()| self.keep(record, row.value, entry.port))?,
             EntryKind::Patch => self.patch(record, row.value, entry.port, payload)?,
             EntryKind::Row => self.row(entry.port, payload)?,
             EntryKind::Tombstone => nothing(payload).map(|()| Span::NULL)?,
@@ -106,12 +104,7 @@ impl<'a> Work<'a> {
     }
 
     /// Number of a topic of the buffer's table in the output's list, entered there at its first use.
-    fn topic(
-        &mut self,
-        buffer: &OutputBuffer<'_>,
-        number: u16,
-        port: u8,
-    ) -> Result<u16, EntryError> {
+    fn topic(&mut self, buffer: &OutputBuffer<'_>, number: u16, port: u8) -> Result<u16, EntryError> {
         let known = &mut self.names[usize::from(number) - 1];
         if let Some((its_port, found)) = known
             && *its_port == port
@@ -129,20 +122,14 @@ impl<'a> Work<'a> {
             .ok_or(EntryCheck::Topic)?;
         if self.topic_numbers[at] == 0 {
             self.out.topics.push(Arc::clone(&topics[at]));
-            self.topic_numbers[at] =
-                u16::try_from(self.out.topics.len()).map_err(|_| EntryCheck::Topic)?;
+            self.topic_numbers[at] = u16::try_from(self.out.topics.len()).map_err(|_| EntryCheck::Topic)?;
         }
         *known = Some((port, self.topic_numbers[at]));
         Ok(self.topic_numbers[at])
     }
 
     /// Applies the extras, in the order of their bits, and gives the payload behind them.
-    fn extras(
-        &mut self,
-        entry: &Entry,
-        record: &Record,
-        output: &mut OutputRecord,
-    ) -> Result<&'a [u8], EntryError> {
+    fn extras(&mut self, entry: &Entry, record: &Record, output: &mut OutputRecord) -> Result<&'a [u8], EntryError> {
         let bytes = self.payload(entry);
         let need = SLOT * entry.extras.count_ones() as usize;
         if bytes.len() < need {
@@ -155,15 +142,10 @@ impl<'a> Work<'a> {
             at += if there { SLOT } else { 0 };
             there.then_some(here)
         };
-        let [key, edits, timestamp, partition] =
-            [KEY, HEADERS, TIMESTAMP, PARTITION].map(&mut next);
+        let [key, edits, timestamp, partition] = [KEY, HEADERS, TIMESTAMP, PARTITION].map(&mut next);
         if let Some(at) = key {
             let (off, len) = slot_at(bytes, at);
-            output.key = if len == NULL {
-                Span::NULL
-            } else {
-                self.copy(self.refs.bytes(off, len)?)?
-            };
+            output.key = if len == NULL { Span::NULL } else { self.copy(self.refs.bytes(off, len)?)? };
         }
         if let Some(at) = edits {
             headers::edit(self, slot_at(bytes, at), record, output)?;
@@ -211,13 +193,7 @@ impl<'a> Work<'a> {
     }
 
     /// The original value with some fields replaced.
-    fn patch(
-        &mut self,
-        record: &Record,
-        value: RowValue,
-        port: u8,
-        items: &[u8],
-    ) -> Result<Span, EntryError> {
+    fn patch(&mut self, record: &Record, value: RowValue, port: u8, items: &[u8]) -> Result<Span, EntryError> {
         let original = self.value(record);
         let RowValue::Datum { writer, from } = value else {
             return Err(EntryCheck::Undecodable.into());
@@ -286,14 +262,9 @@ impl<'a> Work<'a> {
         self.scratch.clear();
         self.scratch.resize(frame_bytes, 0);
         let bytes_max = deployment.limits().batch_bytes_max as usize;
-        plan.decode(datum, self.scratch, 0, bytes_max)
-            .map_err(|_| EntryCheck::Undecodable)?;
+        plan.decode(datum, self.scratch, 0, bytes_max).map_err(|_| EntryCheck::Undecodable)?;
         self.datum.clear();
-        let refs = Refs {
-            input: self.scratch,
-            input_low: encoder.frame_bytes(),
-            output: &[],
-        };
+        let refs = Refs { input: self.scratch, input_low: encoder.frame_bytes(), output: &[] };
         encoder.encode(&refs, &self.scratch[..frame_bytes], self.datum, self.budget)
     }
 
@@ -313,20 +284,14 @@ impl<'a> Work<'a> {
     }
 
     /// Whatever `write` appends to the outputs' own bytes, as a span. Its work is charged by itself.
-    fn own(
-        &mut self,
-        write: impl FnOnce(&mut Self) -> Result<(), EntryError>,
-    ) -> Result<Span, EntryError> {
+    fn own(&mut self, write: impl FnOnce(&mut Self) -> Result<(), EntryError>) -> Result<Span, EntryError> {
         let at = self.out.bytes.len();
         write(self)?;
         let end = self.out.bytes.len();
         if end >= OWN as usize {
             return Err(EntryCheck::TooLarge.into());
         }
-        Ok(Span {
-            off: OWN + at as u32,
-            len: (end - at) as u32,
-        })
+        Ok(Span { off: OWN + at as u32, len: (end - at) as u32 })
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), EntryError> {
@@ -355,16 +320,9 @@ impl<'a> Work<'a> {
         let len = |span: Span| if span.null() { 0 } else { u64::from(span.len) };
         let mut sum = len(output.key) + len(output.value);
         if output.headers_count > 0 {
-            let list = if output.headers_kept {
-                &self.source.headers
-            } else {
-                &self.out.headers
-            };
+            let list = if output.headers_kept { &self.source.headers } else { &self.out.headers };
             let (at, count) = (output.headers_at as usize, output.headers_count as usize);
-            sum += list[at..at + count]
-                .iter()
-                .map(|header| len(header.name) + len(header.value))
-                .sum::<u64>();
+            sum += list[at..at + count].iter().map(|header| len(header.name) + len(header.value)).sum::<u64>();
         }
         if sum > u64::from(self.deployment.limits().record_bytes_max) {
             return Err(EntryCheck::TooLarge.into());
@@ -375,18 +333,10 @@ impl<'a> Work<'a> {
 
 /// A kind without payload has none.
 fn nothing(payload: &[u8]) -> Result<(), EntryError> {
-    if payload.is_empty() {
-        Ok(())
-    } else {
-        Err(EntryCheck::Length.into())
-    }
+    if payload.is_empty() { Ok(()) } else { Err(EntryCheck::Length.into()) }
 }
 
 /// A number from -1, which means none, to `max`.
 fn ranged(number: i64, max: i64) -> Result<i64, EntryError> {
-    if (-1..=max).contains(&number) {
-        Ok(number)
-    } else {
-        Err(EntryCheck::Range.into())
-    }
+    if (-1..=max).contains(&number) { Ok(number) } else { Err(EntryCheck::Range.into()) }
 }

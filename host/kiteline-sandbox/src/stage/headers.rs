@@ -52,11 +52,7 @@ fn append(work: &mut Work<'_>, name: &[u8], edit: &[u8]) -> Result<(), EntryErro
     let (off, len) = slot_at(edit, 16);
     let refs = work.refs;
     let name = work.copy(name)?;
-    let value = if len == NULL {
-        Span::NULL
-    } else {
-        work.copy(refs.bytes(off, len)?)?
-    };
+    let value = if len == NULL { Span::NULL } else { work.copy(refs.bytes(off, len)?)? };
     work.out.headers.push(Header { name, value });
     Ok(())
 }
@@ -70,11 +66,7 @@ fn remove(work: &mut Work<'_>, at: usize, name: &[u8]) -> Result<(), EntryError>
     for from in at..work.out.headers.len() {
         let header = work.out.headers[from];
         let its = match header.name {
-            Span { off, len } if off >= OWN => Span {
-                off: off - OWN,
-                len,
-            }
-            .of(own),
+            Span { off, len } if off >= OWN => Span { off: off - OWN, len }.of(own),
             span => span.of(source),
         };
         if its != Some(name) {

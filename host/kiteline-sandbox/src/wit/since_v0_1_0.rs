@@ -9,13 +9,7 @@ use crate::manifest::{Format, InputDecl, Manifest, OutputDecl, Wants};
 /// What the macro writes.
 // The macro's output is not ours to document, and the host side of `emit` and `log` is linked by hand in `host.rs`, since
 // generated signatures would copy every buffer and string.
-#[allow(
-    missing_docs,
-    dead_code,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic
-)]
+#[allow(missing_docs, dead_code, unreachable_pub, clippy::all, clippy::pedantic)]
 mod generated {
     wasmtime::component::bindgen!({ path: "../../wit/since_v0.1.0", world: "rows" });
 }
@@ -103,9 +97,7 @@ fn kind(kind: &Kind) -> wire::NodeKind {
         Kind::Bytes => wire::NodeKind::Bytes,
         Kind::Text => wire::NodeKind::Text,
         Kind::Fixed(bytes) => wire::NodeKind::Fixed(*bytes),
-        Kind::Enum(symbols) => {
-            wire::NodeKind::EnumOf(symbols.iter().map(|symbol| symbol.to_string()).collect())
-        }
+        Kind::Enum(symbols) => wire::NodeKind::EnumOf(symbols.iter().map(|symbol| symbol.to_string()).collect()),
         Kind::Struct(fields) => wire::NodeKind::StructOf(
             fields
                 .iter()
@@ -139,10 +131,9 @@ fn logical(logical: &Logical) -> wire::Logical {
         Logical::LocalTimestampNanos => wire::Logical::LocalTimestampNanos,
         Logical::Uuid => wire::Logical::Uuid,
         Logical::Duration => wire::Logical::Duration,
-        Logical::Decimal { precision, scale } => wire::Logical::Decimal(wire::DecimalType {
-            precision: *precision,
-            scale: *scale,
-        }),
+        Logical::Decimal { precision, scale } => {
+            wire::Logical::Decimal(wire::DecimalType { precision: *precision, scale: *scale })
+        }
         Logical::BigDecimal => wire::Logical::BigDecimal,
         Logical::Other(name) => wire::Logical::Other(name.to_string()),
     }
