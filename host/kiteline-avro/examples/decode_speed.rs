@@ -114,11 +114,11 @@ fn order(seed: u64) -> Vec<u8> {
             text(&mut out, &"leave it at the door!"[..random(22) as usize]);
         }
     }
-    text(&mut out, &format!("{} Harbour Street", random(400)));
+    text(&mut out, &format!("{} Harbour Street, left door", random(400)));
     text(&mut out, CITIES[random(8) as usize]);
     text(&mut out, &format!("{:05}", random(100_000)));
     long(&mut out, 3);
-    (0..3).for_each(|_| text(&mut out, &format!("tag-{}", random(50))));
+    (0..3).for_each(|_| text(&mut out, &format!("category-{:03}", random(50))));
     out.push(0);
     long(&mut out, 2);
     for key in ["weight", "parcels"] {

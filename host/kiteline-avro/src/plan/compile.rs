@@ -4,14 +4,18 @@
 //! Each block is compiled by itself from a list of jobs; only structs that lie in place recurse. A pair of types is compiled once per
 //! way it is used, so that recursive schemas end and repeated ones stay small.
 
+mod matching;
+mod skip;
+
 use std::collections::HashMap;
 
+use self::matching::{decimals_match, field_targets, names_match, scalar};
 use super::defaults::DefaultFrames;
 use super::{Block, CellInfo, Item, List, NO_SYMBOL, Op, Program};
 use crate::error::PlanError;
 use crate::layout::{Field, Kind, Layout};
 use crate::limits::{Limits, SCHEMA_DEPTH_MAX};
-use crate::schema::{EnumType, Logical, RecordType, Schema, SchemaField, SchemaId, SchemaKind, TypeName, unqualified};
+use crate::schema::{EnumType, RecordType, Schema, SchemaField, SchemaId, SchemaKind};
 
 /// The program, and what the writer may write that it cannot take.
 pub(super) fn program(
@@ -396,112 +400,6 @@ impl Compiler<'_> {
         self.emit(Op::Items { list })
     }
 
-    // ------------------------------------------------------------------------------------------------------------- skipping
-
-    fn skip_item(&mut self, writer: SchemaId, keyed: bool) -> Result<(), PlanError> {
-        if keyed {
-            self.emit(Op::SkipTexts { count: 1 })?;
-        }
-        // this block is where a recursive record is entered, so its own fields stand here
-        match &self.writer.node(writer).kind {
-            SchemaKind::Record(record) => self.skip_fields(record),
-            _ => self.skip(writer),
-        }
-    }
-
-    fn skip_fields(&mut self, record: &RecordType) -> Result<(), PlanError> {
-        record.fields.iter().try_for_each(|field| self.skip(field.schema))
-    }
-
-    fn skip(&mut self, writer: SchemaId) -> Result<(), PlanError> {
-        self.enter()?;
-        let schema = self.writer;
-        let one = |op| Some(op);
-        let op = match &schema.node(writer).kind {
-            SchemaKind::Null => None,
-            SchemaKind::Boolean => one(Op::SkipBooleans { count: 1 }),
-            SchemaKind::Int => one(Op::SkipInts { count: 1 }),
-            SchemaKind::Long => one(Op::SkipLongs { count: 1 }),
-            SchemaKind::Float => one(Op::SkipBytes { count: 4 }),
-            SchemaKind::Double => one(Op::SkipBytes { count: 8 }),
-            SchemaKind::Bytes => one(Op::SkipCounted { count: 1 }),
-            SchemaKind::Text => one(Op::SkipTexts { count: 1 }),
-            SchemaKind::Fixed(fixed) => one(Op::SkipBytes { count: fixed.size }),
-            SchemaKind::Enum(symbols) => one(Op::SkipEnum { count: symbols.symbols.len() as u32 }),
-            SchemaKind::Array(item) => one(self.skip_items(*item, false)),
-            SchemaKind::Map(value) => one(self.skip_items(*value, true)),
-            SchemaKind::Record(_) if schema.recursive(writer) => {
-                one(Op::SkipCall { block: self.block(Task::Skip { writer, keyed: false }) })
-            }
-            SchemaKind::Record(record) => {
-                self.skip_fields(record)?;
-                None
-            }
-            SchemaKind::Union(branches) => {
-                self.skip_union(writer, branches)?;
-                None
-            }
-        };
-        if let Some(op) = op {
-            self.emit(op)?;
-        }
-        self.depth -= 1;
-        Ok(())
-    }
-
-    fn skip_items(&mut self, writer: SchemaId, keyed: bool) -> Op {
-        let block = self.block(Task::Skip { writer, keyed });
-        let item = match (keyed, &self.writer.node(writer).kind) {
-            (false, SchemaKind::Text) => Item::Text,
-            (false, SchemaKind::Long) => Item::Long,
-            (true, SchemaKind::Text) => Item::TextText,
-            (true, SchemaKind::Long) => Item::TextLong,
-            _ => Item::Block,
-        };
-        let list = self.list(List {
-            slot: 0,
-            stride: 0,
-            bytes_min: self.writer.bytes_min(writer).saturating_add(keyed.into()),
-            block,
-            item,
-        });
-        Op::SkipItems { list }
-    }
-
-    fn skip_union(&mut self, writer: SchemaId, branches: &[SchemaId]) -> Result<(), PlanError> {
-        if let Some((inner, null)) = self.writer.nullable(writer) {
-            let at = self.ops.len();
-            self.emit(Op::SkipNullable { null: null as u8, to: 0 })?;
-            self.label = self.ops.len();
-            self.skip(inner)?;
-            if let [Op::SkipTexts { count: 1 }] = self.ops[at + 1..] {
-                self.ops[at] = Op::SkipNullableText { null: null as u8 };
-                self.ops.truncate(at + 1);
-                return Ok(());
-            }
-            let end = self.mark();
-            self.ops[at] = Op::SkipNullable { null: null as u8, to: end };
-            return Ok(());
-        }
-        let table = self.program.tables.len() as u32;
-        self.program.tables.resize(table as usize + branches.len(), 0);
-        self.emit(Op::Union { table, count: branches.len() as u32 })?;
-        let mut jumps = Vec::with_capacity(branches.len());
-        for (index, &branch) in branches.iter().enumerate() {
-            self.program.tables[table as usize + index] = self.mark();
-            self.skip(branch)?;
-            jumps.push(self.ops.len());
-            self.emit(Op::Jump { to: 0 })?;
-        }
-        let end = self.mark();
-        for jump in jumps {
-            self.ops[jump] = Op::Jump { to: end };
-        }
-        Ok(())
-    }
-
-    // -------------------------------------------------------------------------------------------------------------- plumbing
-
     /// Appends an op, or merges it with the one before.
     pub(super) fn emit(&mut self, op: Op) -> Result<(), PlanError> {
         if self.ops.len() >= self.limits.program_ops_max as usize {
@@ -599,64 +497,4 @@ fn resolution(error: &PlanError) -> bool {
 /// The place of a field in its struct's place.
 pub(super) fn inside(place: Place, field: &Field) -> Place {
     Place { slot: place.slot + 8 * field.slot, bit: place.bit + field.null_bit }
-}
-
-/// By writer's field: the reader's field it goes to. Names come before aliases, and no field is read twice.
-fn field_targets(from: &RecordType, to: &RecordType) -> Vec<Option<usize>> {
-    let positions: HashMap<&str, usize> =
-        from.fields.iter().enumerate().map(|(index, field)| (&*field.name, index)).collect();
-    let mut targets = vec![None; from.fields.len()];
-    let mut by_alias = Vec::new();
-    for (index, field) in to.fields.iter().enumerate() {
-        match positions.get(&*field.name) {
-            Some(&position) => targets[position] = Some(index),
-            None => by_alias.push((index, field)),
-        }
-    }
-    for (index, field) in by_alias {
-        let mut known = field.aliases.iter().filter_map(|alias| positions.get(&**alias));
-        if let Some(&position) = known.find(|&&position| targets[position].is_none()) {
-            targets[position] = Some(index);
-        }
-    }
-    targets
-}
-
-/// Named types match by the last part of their names, or by an alias of the reader's; `exact`: by full names.
-fn names_match(writer: &TypeName, reader: &TypeName, exact: bool) -> bool {
-    let same = |name: &str| match exact {
-        true => name == &*writer.full,
-        false => unqualified(name) == writer.unqualified(),
-    };
-    same(&reader.full) || reader.aliases.iter().any(|alias| same(alias))
-}
-
-/// "Two decimals match if their scales and precisions match"; a decimal and a plain type match by their bases.
-fn decimals_match(writer: &Option<Logical>, reader: &Option<Logical>) -> bool {
-    match (writer, reader) {
-        (Some(w @ Logical::Decimal { .. }), Some(r @ Logical::Decimal { .. })) => w == r,
-        _ => true,
-    }
-}
-
-/// Primitives of the same type, and the promotions.
-fn scalar(writer: &SchemaKind, reader: &SchemaKind, slot: u32) -> Option<Op> {
-    Some(match (writer, reader) {
-        // nothing to read, but a match
-        (SchemaKind::Null, SchemaKind::Null) => Op::SkipBytes { count: 0 },
-        (SchemaKind::Boolean, SchemaKind::Boolean) => Op::Boolean { slot },
-        (SchemaKind::Int, SchemaKind::Int | SchemaKind::Long) => Op::Int { slot },
-        (SchemaKind::Int, SchemaKind::Float) => Op::IntToFloat { slot },
-        (SchemaKind::Int, SchemaKind::Double) => Op::IntToDouble { slot },
-        (SchemaKind::Long, SchemaKind::Long) => Op::Long { slot },
-        (SchemaKind::Long, SchemaKind::Float) => Op::LongToFloat { slot },
-        (SchemaKind::Long, SchemaKind::Double) => Op::LongToDouble { slot },
-        (SchemaKind::Float, SchemaKind::Float | SchemaKind::Double) => Op::Float { slot },
-        (SchemaKind::Double, SchemaKind::Double) => Op::Double { slot },
-        (SchemaKind::Text, SchemaKind::Text | SchemaKind::Bytes) | (SchemaKind::Bytes, SchemaKind::Text) => {
-            Op::Text { slot }
-        }
-        (SchemaKind::Bytes, SchemaKind::Bytes) => Op::Bytes { slot },
-        _ => return None,
-    })
 }

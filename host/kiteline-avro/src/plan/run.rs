@@ -83,7 +83,7 @@ impl Plan {
         bytes_max: usize,
     ) -> Result<(), Fault> {
         let mut target = Target { buffer, bytes_max, empty_left: self.limits.empty_items_max.into() };
-        let end = self.run::<true>(0, Cursor { datum, at: 0 }, &mut target, base, 0)?;
+        let end = self.run::<true>(0, datum, 0, &mut target, base, 0)?;
         let cursor = Cursor { datum, at: end };
         if end != datum.len() {
             return Err(cursor.fault(Reason::Trailing));
@@ -98,7 +98,7 @@ impl Plan {
     pub(super) fn run_check(&self, datum: &[u8]) -> Result<(), Fault> {
         let mut target =
             Target { buffer: &mut Vec::new(), bytes_max: 0, empty_left: self.limits.empty_items_max.into() };
-        let end = self.run::<false>(0, Cursor { datum, at: 0 }, &mut target, 0, 0)?;
+        let end = self.run::<false>(0, datum, 0, &mut target, 0, 0)?;
         if end != datum.len() {
             return Err(Cursor { datum, at: end }.fault(Reason::Trailing));
         }
@@ -110,7 +110,8 @@ impl Plan {
     fn run<const W: bool>(
         &self,
         block: u32,
-        mut cursor: Cursor<'_>,
+        datum: &[u8],
+        at: usize,
         target: &mut Target<'_>,
         base: usize,
         depth: u32,
@@ -119,7 +120,8 @@ impl Plan {
         let block = program.blocks[block as usize];
         let ops = &program.ops[block.start as usize..block.end as usize];
         let mut next = 0;
-        // the cursor is a local so that it stays in registers
+        // a local, so that it stays in registers
+        let mut cursor = Cursor { datum, at };
         let c = &mut cursor;
         while let Some(op) = ops.get(next) {
             next += 1;
@@ -241,11 +243,11 @@ impl Plan {
                 Op::Reject => return Err(c.fault(Reason::Branch)),
                 Op::Cell { cell } => {
                     let info = &program.cells[cell as usize];
-                    c.at = self.cell::<W>(info, *c, target, base, depth)?;
+                    c.at = self.cell::<W>(info, c.datum, c.at, target, base, depth)?;
                 }
                 Op::Items { list } => {
                     let list = &program.lists[list as usize];
-                    c.at = self.items::<W>(list, *c, target, base, depth)?;
+                    c.at = self.items::<W>(list, c.datum, c.at, target, base, depth)?;
                 }
 
                 Op::SkipBytes { count } => c.skip(count)?,
@@ -289,13 +291,13 @@ impl Plan {
                 }
                 Op::SkipItems { list } => {
                     let list = &program.lists[list as usize];
-                    c.at = self.items::<false>(list, *c, target, base, depth)?;
+                    c.at = self.items::<false>(list, c.datum, c.at, target, base, depth)?;
                 }
                 Op::SkipCall { block } => {
                     if depth >= self.limits.depth_max {
                         return Err(c.fault(Reason::Depth));
                     }
-                    c.at = self.run::<false>(block, *c, target, base, depth + 1)?;
+                    c.at = self.run::<false>(block, c.datum, c.at, target, base, depth + 1)?;
                 }
 
                 Op::Nulls { bit, bits } => {
@@ -321,7 +323,7 @@ impl Plan {
                 Op::ConstantCell { cell } => {
                     if W {
                         let info = &program.cells[cell as usize];
-                        self.cell::<W>(info, *c, target, base, depth)?;
+                        self.cell::<W>(info, c.datum, c.at, target, base, depth)?;
                     }
                 }
             }
@@ -334,11 +336,13 @@ impl Plan {
     fn cell<const W: bool>(
         &self,
         info: &CellInfo,
-        cursor: Cursor<'_>,
+        datum: &[u8],
+        at: usize,
         target: &mut Target<'_>,
         base: usize,
         depth: u32,
     ) -> Result<usize, Fault> {
+        let cursor = Cursor { datum, at };
         if depth >= self.limits.depth_max {
             return Err(cursor.fault(Reason::Depth));
         }
@@ -349,7 +353,7 @@ impl Plan {
             }
             target.reference(base + info.slot as usize, frame, info.tag);
         }
-        self.run::<W>(info.block, cursor, target, frame, depth + 1)
+        self.run::<W>(info.block, datum, at, target, frame, depth + 1)
     }
 
     /// An array or a map, in blocks with or without byte sizes. Items lie together: a second block moves those of the first to a cell of
@@ -358,11 +362,13 @@ impl Plan {
     fn items<const W: bool>(
         &self,
         list: &List,
-        mut cursor: Cursor<'_>,
+        datum: &[u8],
+        at: usize,
         target: &mut Target<'_>,
         base: usize,
         depth: u32,
     ) -> Result<usize, Fault> {
+        let mut cursor = Cursor { datum, at };
         let c = &mut cursor;
         let stride = u64::from(list.stride);
         let (mut cell, mut filled, mut room) = (0usize, 0u64, 0u64);
@@ -458,7 +464,7 @@ impl Plan {
                 }
                 let stride = list.stride as usize;
                 for index in 0..count {
-                    c.at = self.run::<W>(list.block, *c, target, first + stride * index, depth + 1)?;
+                    c.at = self.run::<W>(list.block, c.datum, c.at, target, first + stride * index, depth + 1)?;
                 }
             }
         }
