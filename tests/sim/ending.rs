@@ -2,6 +2,7 @@
 
 use kiteline_engine::{
     event::Event,
+    ids::Run,
     store::{HeadState, Key, Node, RunState},
 };
 
@@ -32,7 +33,7 @@ impl World {
                 self.over = true;
                 return;
             }
-        } else if self.processes.iter().all(Option::is_some) && self.behind().is_none() {
+        } else if self.processes.iter().all(Option::is_some) && self.any_entered() && self.behind().is_none() {
             self.stopping = true;
             self.log(format_args!("all records have come to their ends; stop"));
             let whos: Vec<_> = self.processes.iter().flatten().map(|p| p.who).collect();
@@ -48,6 +49,10 @@ impl World {
             return self.fail("live", format!("{what}\n{}", pictures.join("\n")));
         }
         self.later(100, Thing::Look);
+    }
+
+    fn any_entered(&self) -> bool {
+        self.processes.iter().flatten().any(|p| p.pipeline.snapshot().run > Run(0))
     }
 
     /// What is not at its end yet.

@@ -45,7 +45,7 @@ const SEEDS: u64 = 400;
 /// Seeds within which each mutant must be caught.
 const MUTANT_SEEDS: u64 = 400;
 
-/// Lines of the trace that a failure shows.
+/// Lines of the trace that a failure shows; `KITELINE_SIM_LINES` asks for others.
 const TAIL: usize = 60;
 
 /// One history, and what was wrong with it. A failed assertion of the engine is a failure like any other.
@@ -66,10 +66,14 @@ fn check(seed: u64) -> World {
         panic!(
             "seed {seed}, checker {checker}: {message}\n{:?}\nthe last lines:\n{}\n\nreplay: KITELINE_SIM_SEED={seed} cargo test --release -p kiteline-tests --test sim one_seed -- --nocapture",
             world.plan,
-            world.trace.tail(TAIL)
+            world.trace.tail(lines())
         );
     }
     world
+}
+
+fn lines() -> usize {
+    number("KITELINE_SIM_LINES").map_or(TAIL, |n| usize::try_from(n).expect("a small number"))
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -93,7 +97,7 @@ fn seeds() {
 #[test]
 fn one_seed() {
     let world = check(number("KITELINE_SIM_SEED").unwrap_or(1));
-    println!("{:?}\n{}", world.plan, world.trace.tail(TAIL));
+    println!("{:?}\n{}", world.plan, world.trace.tail(lines()));
 }
 
 #[test]

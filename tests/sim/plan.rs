@@ -30,6 +30,8 @@ pub struct Plan {
     pub session_ms: u64,
     /// After how long the group takes a silent process for gone.
     pub group_session_ms: u64,
+    /// How late a process at most learns that the group has expelled it.
+    pub lost_ms: u64,
     /// How long the group waits for an answer to a rebalance.
     pub rebalance_ms: u64,
     /// Longest ordinary way to or from the store, the group, the log, the plugin and the sink.
@@ -108,6 +110,8 @@ impl Plan {
         let faults = if dice.chance(60) { Faults::default() } else { faults(dice, members) };
         let on_lost = if dice.chance(500) { OnLostPosition::Earliest } else { OnLostPosition::Latest };
         let drain = limits.drain_ms_max;
+        let session_ms = dice.range(600, 5_000);
+        let group_session_ms = dice.range(600, 5_000);
         Self {
             members,
             partitions,
@@ -116,8 +120,10 @@ impl Plan {
             stateless: dice.chance(500),
             on_lost,
             one_host: dice.chance(500),
-            session_ms: dice.range(600, 5_000),
-            group_session_ms: dice.range(600, 5_000),
+            session_ms,
+            group_session_ms,
+            // late enough, now and then, for a member to take over by force what is not its own any more
+            lost_ms: if dice.chance(500) { group_session_ms } else { 3 * (session_ms + 1_000) },
             // a group that waits too short a time is a fault of its own, and a rare one
             rebalance_ms: if dice.chance(150) { drain } else { 2 * drain + 2_000 },
             store_ms: dice.range(1, 30),

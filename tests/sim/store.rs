@@ -90,6 +90,13 @@ impl Store {
         })
     }
 
+    /// Checkpoints that were not given back by an owner that worked. A claim that its sender had given up for unknown may land
+    /// at any time; it has moved nothing, and who comes next waits for it no longer than for any other owner.
+    pub fn unreleased(&self) -> impl Iterator<Item = (&TopicPartition, &Checkpoint)> {
+        let worked = |c: &Checkpoint| c.position.mark.seq > 0 && c.position.mark.generation == c.owner.generation;
+        self.checkpoints().filter(move |(_, c)| !c.owner.released && worked(c))
+    }
+
     /// The session that holds a member's node.
     pub fn member_session(&self, member: &MemberId) -> Option<i64> {
         self.ephemeral.get(&Key::Member(member.clone())).copied()

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, fmt, fmt::Write};
 
 /// Lines that a failure shows.
-const KEPT: usize = 160;
+const KEPT: usize = 1_000;
 
 /// The trace of one history.
 #[derive(Debug, Default)]

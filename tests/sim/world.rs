@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use kiteline_engine::{
     event::{Event, Now},
-    ids::{BatchId, FeedId, Instant, RequestId, TopicPartition},
+    ids::{BatchId, FeedId, Instant, RequestId, Run, TopicPartition},
     store::{StoreAnswer, StoreRequest},
 };
 
@@ -388,7 +388,7 @@ impl World {
     pub fn expel(&mut self, who: Who) {
         let Some(list) = self.group.remove(who) else { return };
         let joined = self.process(who).map_or(0, |p| p.joined);
-        let ms = self.dice.range(1, self.plan.group_session_ms);
+        let ms = self.dice.range(1, self.plan.lost_ms);
         self.later(ms, Thing::GroupLost(who, joined, list));
     }
 
@@ -442,6 +442,7 @@ impl World {
         self.log(format_args!("{who} has ended: {result:?}"));
         let process = self.processes[who.member].take();
         let session = process.as_ref().and_then(|p| p.session);
+        let entered = process.as_ref().is_some_and(|p| p.pipeline.snapshot().run > Run(0));
         if let Some(process) = process {
             self.cut_lanes(&process, 0);
             if let Some(session) = process.session {
@@ -449,9 +450,13 @@ impl World {
             }
             self.group.remove(who);
         }
-        self.checks.last_alone = self.store.member_count() == 0;
+        // who was never in a run leaves none
+        if entered {
+            self.checks.last_alone = self.store.member_count() == 0;
+            self.checks.ended(result);
+        }
         if self.calm && result.is_ok() {
-            let left = self.store.checkpoints().find(|(_, c)| !c.owner.released && Some(c.owner.session) == session);
+            let left = self.store.unreleased().find(|(_, c)| Some(c.owner.session) == session);
             let left = left.map(|(tp, _)| tp.to_string());
             self.judge(
                 "runs",
@@ -459,7 +464,6 @@ impl World {
             );
         }
         self.done[who.member] = self.plan.until_end && result.is_ok() && !self.checks.asked_to_stop.contains(&who);
-        self.checks.ended(result);
         let ms = self.dice.range(1, 2_000);
         self.later(ms, Thing::Boot(who.member));
     }

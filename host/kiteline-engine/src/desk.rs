@@ -20,6 +20,8 @@ pub(crate) enum Asker {
     Commit(Vec<TopicPartition>),
     /// Reading a commit back.
     ReadBack(Vec<TopicPartition>),
+    /// A bounded run, about partitions that were given away.
+    Owed(Vec<TopicPartition>),
     /// Only to prove the session, and to see run and desired revision.
     Proof,
     /// A swap.
@@ -86,9 +88,9 @@ impl Desk {
         self.asked.len()
     }
 
-    /// Whether a proof of the session is on its way.
-    pub(crate) fn proof_asked(&self) -> bool {
-        self.asked.values().any(|asker| *asker == Asker::Proof)
+    /// Whether a request of such an asker has no answer yet.
+    pub(crate) fn waits_for(&self, asker: impl Fn(&Asker) -> bool) -> bool {
+        self.asked.values().any(asker)
     }
 
     /// Gives up all requests: the session that they were made in is gone.

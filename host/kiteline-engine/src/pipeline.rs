@@ -15,6 +15,7 @@ use crate::{
     store::StoreAnswer,
 };
 
+mod bounded;
 mod life;
 
 mod claims;
@@ -85,6 +86,8 @@ pub struct Pipeline {
     revoke: Option<group::Revoke>,
     /// Whether any partition is on its way back to the group, so that the others cost no look.
     revoking: bool,
+    /// Partitions that a bounded run answers for although it gave them away.
+    owed: bounded::Owed,
     /// From when on having no partition means that there is nothing to do, rather than that the group has not spoken.
     settled_at: Instant,
     /// Whether the group was asked to take us.
@@ -114,6 +117,7 @@ impl Pipeline {
             asking: BTreeMap::new(),
             revoke: None,
             revoking: false,
+            owed: bounded::Owed::default(),
             settled_at: group::NEVER,
             joined_group: false,
             commit_at: Instant(0),
@@ -198,6 +202,7 @@ impl Pipeline {
             Asker::Claim(tp) => self.on_claim_answer(&tp, request, answer),
             Asker::Commit(list) => self.on_commit_answer(&list, request, answer),
             Asker::ReadBack(list) => self.on_read_back(&list, request, answer),
+            Asker::Owed(list) => self.on_owed_answer(&list, answer),
             Asker::Proof => self.on_proof(answer),
             Asker::Swap => self.on_swap_answer(&answer),
         }

@@ -50,7 +50,7 @@ fn record(store: &Store, key: &Key, before: Option<&RunRecord>, after: &RunRecor
         Some(RunState::Running) => {}
         other => return Err(format!("run {} went from {other:?} to {:?}", run.0, after.state)),
     }
-    let unreleased = store.checkpoints().find(|(_, c)| !c.owner.released);
+    let unreleased = store.unreleased().next();
     match (after.state, unreleased) {
         (RunState::Finished, Some((tp, _))) => Err(format!("run {} is finished, and {tp} is not released", run.0)),
         (RunState::Running, _) => Err(format!("run {} is running twice", run.0)),

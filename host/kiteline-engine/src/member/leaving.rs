@@ -4,7 +4,7 @@ use super::{Membership, Outcome, State};
 use crate::{
     desk::Desk,
     effect::Notice,
-    ids::TopicPartition,
+    ids::{Run, TopicPartition},
     store::{Found, HeadState, Key, Node, Op, RunHead, RunRecord, RunState, StoreRequest},
 };
 
@@ -66,7 +66,9 @@ impl Membership {
 
     pub(super) fn left(&mut self, desk: &mut Desk) -> Outcome {
         let alone = self.others().next().is_none();
-        desk.notice(Notice::RunLeft(self.run, alone));
+        if self.run != Run(0) {
+            desk.notice(Notice::RunLeft(self.run, alone));
+        }
         self.state = State::Left;
         Outcome::Left
     }

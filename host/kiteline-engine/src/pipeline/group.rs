@@ -27,7 +27,9 @@ impl Pipeline {
     pub(super) fn on_assigned(&mut self, list: Vec<TopicPartition>) {
         let now = self.desk.at();
         for tp in &list {
+            let end = self.owe_no_more(tp);
             let partition = self.partitions.entry(tp.clone()).or_insert_with(|| Partition::new(now));
+            partition.end = partition.end.or(end);
             partition.revoking = false;
             if partition.phase == Phase::Released {
                 partition.phase = Phase::Unclaimed(now);
@@ -84,7 +86,9 @@ impl Pipeline {
         for tp in &all {
             self.forget_flow(tp);
         }
-        self.partitions.clear();
+        for (tp, partition) in std::mem::take(&mut self.partitions) {
+            self.owe(tp, partition.end);
+        }
         self.asking.clear();
         self.revoke = None;
         self.settled_at = NEVER;
@@ -119,7 +123,9 @@ impl Pipeline {
             .collect();
         for tp in gone {
             self.forget_flow(&tp);
-            self.partitions.remove(&tp);
+            if let Some(partition) = self.partitions.remove(&tp) {
+                self.owe(tp, partition.end);
+            }
         }
         self.revoking = self.revoke.is_some() || self.partitions.values().any(|p| p.revoking);
     }

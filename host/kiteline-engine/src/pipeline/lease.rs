@@ -101,7 +101,7 @@ impl Pipeline {
     pub(super) fn watch_lease(&mut self) {
         let now = self.desk.at();
         let due = now.since_ms(self.lease.asked_at) >= self.lease.proof_ms();
-        if self.lease.session && due && self.membership.entered() && !self.desk.proof_asked() {
+        if self.lease.session && due && self.membership.entered() && !self.desk.waits_for(|a| *a == Asker::Proof) {
             self.lease.asked_at = now;
             self.desk.ask(Asker::Proof, StoreRequest::Read(vec![Key::RunHead, Key::Desired]));
         }

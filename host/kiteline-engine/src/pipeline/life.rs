@@ -188,24 +188,7 @@ impl Pipeline {
             self.commit_all();
             self.mirror();
         }
-        let settled = self.desk.at() >= self.settled_at && self.revoke.is_none();
-        if self.until_end && self.life == Life::Working && settled {
-            let done = self.partitions.values().all(Partition::at_end);
-            if done {
-                self.stop(self.halted_reason());
-            }
-        }
-    }
-
-    /// The first reason for which a partition stands still, as the result of a bounded run.
-    fn halted_reason(&self) -> Result<(), String> {
-        self.partitions
-            .iter()
-            .find_map(|(tp, p)| match &p.phase {
-                Phase::Halted(why) => Some(format!("partition {tp} stands still: {why}")),
-                _ => None,
-            })
-            .map_or(Ok(()), Err)
+        self.watch_ends();
     }
 
     pub(super) fn working(&self) -> bool {

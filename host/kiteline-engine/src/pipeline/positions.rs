@@ -23,6 +23,10 @@ pub(super) struct Asking {
 impl Pipeline {
     pub(super) fn ask_positions(&mut self, tp: &TopicPartition) {
         self.set_phase(tp, Phase::Checking);
+        self.ask_log(tp);
+    }
+
+    pub(super) fn ask_log(&mut self, tp: &TopicPartition) {
         self.asking.entry(tp.clone()).or_default().open += 1;
         self.desk.effects.push(Effect::AskPositions(vec![tp.clone()]));
     }
@@ -38,6 +42,9 @@ impl Pipeline {
             }
             let failed = asking.failed;
             self.asking.remove(&tp);
+            if let Ok(log) = &log {
+                self.owed_end_is(&tp, log.end);
+            }
             if self.partitions.get(&tp).map(|p| &p.phase) != Some(&Phase::Checking) {
                 continue;
             }
