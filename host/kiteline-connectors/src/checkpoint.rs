@@ -28,7 +28,6 @@ use crate::Error;
 use paths::Layout;
 
 pub use memory::MemoryStore;
-pub use paths::{escape, unescape};
 pub use request::{REQUEST_BYTES_MAX, REQUEST_OPS_MAX};
 pub use zookeeper::{Credentials, Tls, ZookeeperConfig};
 

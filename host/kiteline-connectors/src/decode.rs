@@ -3,4 +3,7 @@
 
 mod wire_format;
 
+mod registry;
+
+pub use registry::{Compatibility, Latest, Registry, RegistryAuth, RegistryConfig, RegistryError};
 pub use wire_format::{WireError, WireFormat};

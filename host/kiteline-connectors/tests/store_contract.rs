@@ -188,7 +188,11 @@ fn listings() -> Vec<Step> {
             ]),
         ),
         Ask(A, Read(many), Nodes(found)),
-        Ask(A, Multi(vec![Op::Create(Key::Revision(Revision(4)), revision()), Op::Create(audit_key(), audit())]), Done(vec![0, 0])),
+        Ask(
+            A,
+            Multi(vec![Op::Create(Key::Revision(Revision(4)), revision()), Op::Create(audit_key(), audit())]),
+            Done(vec![0, 0]),
+        ),
         Ask(
             A,
             Read(vec![Key::Revision(Revision(4)), audit_key()]),
@@ -210,7 +214,11 @@ fn what_can_never_be_done() -> Vec<Step> {
         Fail(A, checks(201), "201 operations, at most 200"),
         Ask(A, Multi(vec![Op::Create(Key::Run(Run(2)), big(590_000))]), Done(vec![0])),
         Fail(A, vec![Op::Create(Key::Run(Run(3)), big(1_100_000))], "at most 600000"),
-        Ask(A, Read(vec![Key::Run(Run(2)), Key::Run(Run(3))]), Nodes(vec![Found::Node(big(590_000), 0), Found::Absent])),
+        Ask(
+            A,
+            Read(vec![Key::Run(Run(2)), Key::Run(Run(3))]),
+            Nodes(vec![Found::Node(big(590_000), 0), Found::Absent]),
+        ),
         Fail(A, vec![Op::Check(Key::RunHead, -1)], "would match any"),
         Fail(A, vec![Op::Set(p(0), checkpoint(0), -1)], "would match any"),
         Fail(A, vec![Op::Delete(p(0), 5)], "never removed"),
@@ -237,7 +245,11 @@ fn two() -> Vec<Step> {
         Ask(B, Read(vec![p(0)]), Nodes(vec![Found::Node(checkpoint(1), 1)])),
         Ask(B, set(2, 1), Done(vec![2])),
         Ask(A, set(3, 1), Refused(0)),
-        Ask(A, Checkpoints, StoreAnswer::Checkpoints(vec![(TopicPartition::new("orders", 0), Found::Node(checkpoint(2), 2))])),
+        Ask(
+            A,
+            Checkpoints,
+            StoreAnswer::Checkpoints(vec![(TopicPartition::new("orders", 0), Found::Node(checkpoint(2), 2))]),
+        ),
         // A folder that the other one made is no obstacle.
         Ask(B, Multi(vec![Op::Create(p(1), checkpoint(0))]), Done(vec![0])),
         Ask(A, Multi(vec![Op::Create(p(2), checkpoint(0))]), Done(vec![0])),

@@ -188,3 +188,92 @@ fn take_one(count: &mut usize) -> bool {
     *count = count.saturating_sub(1);
     some
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc::{Receiver, channel},
+        time::Duration,
+    };
+
+    use kiteline_engine::{
+        ids::{Nonce, RequestId},
+        store::{Descriptor, Extra, Found, Node, Op},
+    };
+
+    use super::*;
+    use crate::checkpoint::{Backend, Store, StoreConfig};
+
+    fn start(memory: &MemoryStore) -> (Store, Receiver<StoreEvent>) {
+        let (sender, events) = channel();
+        let backend = Backend::Memory(memory.clone());
+        let config = StoreConfig { app: "a".into(), pipeline: "p".into(), read_only: false, backend };
+        let store = Store::start(config, move |event| drop(sender.send(event))).unwrap();
+        (store, events)
+    }
+
+    fn next(events: &Receiver<StoreEvent>) -> StoreEvent {
+        events.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    fn ask(store: &Store, events: &Receiver<StoreEvent>, request: StoreRequest) -> StoreAnswer {
+        store.request(RequestId(1), request);
+        match next(events) {
+            StoreEvent::Answer { answer, .. } => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn descriptor(incarnation: u64) -> Node {
+        let (group, delivery) = ("g".into(), "d".into());
+        let incarnation = Nonce(incarnation);
+        Node::Descriptor(Descriptor { incarnation, group, delivery, created_ms: 0, extra: Extra::default() })
+    }
+
+    #[test]
+    fn requests_and_answers_are_lost_as_ordered() {
+        let memory = MemoryStore::new();
+        let (store, events) = start(&memory);
+        assert_eq!(next(&events), StoreEvent::Session { session: 1, timeout_ms: SESSION_TIMEOUT_MS });
+        let create = || StoreRequest::Multi(vec![Op::Create(Key::Descriptor, descriptor(0))]);
+        let set = |to, version| StoreRequest::Multi(vec![Op::Set(Key::Descriptor, descriptor(to), version)]);
+        let read = || StoreRequest::Read(vec![Key::Descriptor]);
+        let stands = |node: Found| StoreAnswer::Nodes(vec![node]);
+        // Each with what is read afterwards.
+        memory.lose_requests(1);
+        assert_eq!(ask(&store, &events, create()), StoreAnswer::Unknown);
+        assert_eq!(ask(&store, &events, read()), stands(Found::Absent));
+        memory.lose_answers(1);
+        assert_eq!(ask(&store, &events, create()), StoreAnswer::Unknown);
+        assert_eq!(ask(&store, &events, read()), stands(Found::Node(descriptor(0), 0)));
+        assert_eq!(ask(&store, &events, create()), StoreAnswer::Refused(0));
+        // A first try that comes before the second one, and one that comes after it.
+        for (second_first, applied, node) in [(false, 1, descriptor(1)), (true, 0, descriptor(2))] {
+            let version = if second_first { 1 } else { 0 };
+            memory.hold_requests(1);
+            assert_eq!(ask(&store, &events, set(1, version)), StoreAnswer::Unknown);
+            if second_first {
+                assert_eq!(ask(&store, &events, set(2, version)), StoreAnswer::Done(vec![version + 1]));
+            }
+            assert_eq!(memory.deliver_held(), applied);
+            assert_eq!(ask(&store, &events, read()), stands(Found::Node(node, version + 1)));
+        }
+        store.close(Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_session_that_is_ended_writes_nothing_more() {
+        let memory = MemoryStore::new();
+        let (store, events) = start(&memory);
+        next(&events);
+        memory.hold_requests(1);
+        let create = StoreRequest::Multi(vec![Op::Create(Key::Descriptor, descriptor(0))]);
+        assert_eq!(ask(&store, &events, create), StoreAnswer::Unknown);
+        memory.expire(1);
+        assert_eq!(memory.deliver_held(), 0);
+        assert_eq!(next(&events), StoreEvent::Expired);
+        assert_eq!(next(&events), StoreEvent::Session { session: 2, timeout_ms: SESSION_TIMEOUT_MS });
+        store.close(Duration::from_secs(30));
+        assert!(memory.shared().open.is_empty());
+    }
+}

@@ -47,7 +47,10 @@ impl WireOp {
     /// The node that it concerns.
     pub(super) fn path(&self) -> &str {
         match self {
-            Self::Check { path, .. } | Self::Create { path, .. } | Self::Set { path, .. } | Self::Delete { path, .. } => path,
+            Self::Check { path, .. }
+            | Self::Create { path, .. }
+            | Self::Set { path, .. }
+            | Self::Delete { path, .. } => path,
         }
     }
 
@@ -136,9 +139,7 @@ pub(super) fn members<'a>(nodes: impl Iterator<Item = (&'a str, &'a [u8], i32)>)
 }
 
 /// The answer to a listing of checkpoints. Each that cannot be read is a lost position of its own partition.
-pub(super) fn checkpoints<'a>(
-    nodes: impl Iterator<Item = (TopicPartition, Option<(&'a [u8], i32)>)>,
-) -> StoreAnswer {
+pub(super) fn checkpoints<'a>(nodes: impl Iterator<Item = (TopicPartition, Option<(&'a [u8], i32)>)>) -> StoreAnswer {
     let mut checkpoints: Vec<_> = nodes
         .map(|(partition, content)| {
             let found = found(&Key::Partition(partition.clone()), content);

@@ -78,7 +78,8 @@ impl Tree {
 
     /// Removes the nodes of one session, or of all.
     pub(super) fn end_sessions(&mut self, session: Option<i64>) {
-        self.nodes.retain(|_, entry| entry.session.is_none() || session.is_some_and(|ended| entry.session != Some(ended)));
+        self.nodes
+            .retain(|_, entry| entry.session.is_none() || session.is_some_and(|ended| entry.session != Some(ended)));
     }
 
     /// Answers a reading request; none for a writing one.

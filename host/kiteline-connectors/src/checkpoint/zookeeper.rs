@@ -62,12 +62,7 @@ enum End {
 
 impl Server {
     /// Checks the settings. Connects to nothing yet.
-    pub(super) fn new(
-        config: ZookeeperConfig,
-        layout: Layout,
-        read_only: bool,
-        events: Events,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(config: ZookeeperConfig, layout: Layout, read_only: bool, events: Events) -> Result<Self, Error> {
         let config = config.check()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -113,7 +108,8 @@ impl Keeper {
     /// to no session and are never sent: each is unknown when its time is over or a session is there.
     async fn connect(&self, queue: &mut mpsc::Receiver<Command>) -> Option<zk::Client> {
         let mut notices = Notices::default();
-        let mut waiting = Waiting { events: &self.events, requests: Vec::new(), limit: self.config.session() / REQUEST_PART };
+        let mut waiting =
+            Waiting { events: &self.events, requests: Vec::new(), limit: self.config.session() / REQUEST_PART };
         let mut backoff_ms = BACKOFF_MS.0;
         loop {
             let attempt = timeout(Duration::from_millis(CONNECT_MS_MAX), self.establish());

@@ -57,7 +57,7 @@ mod tests {
     /// Case 14, with the bytes given there.
     #[test]
     fn case_14_short_and_foreign_values() {
-        let cases: [(&[u8], Result<(Option<u32>, usize), WireError>); 8] = [
+        let cases: [(&[u8], _); 8] = [
             (b"", Err(WireError::Empty)),
             (b"\x00", Err(WireError::Short)),
             (b"\x00\x00\x00\x00", Err(WireError::Short)),

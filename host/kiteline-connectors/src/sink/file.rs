@@ -12,6 +12,9 @@ use crate::Error;
 /// How much of the file is looked at in one step when its last whole line is searched.
 const LOOK_BYTES: u64 = 64 << 10;
 
+/// Longest torn line that is cut. A longer tail without a line feed is no torn line but a file of something else.
+const CUT_BYTES_MAX: u64 = 16 << 20;
+
 /// A file that lines are appended to.
 #[derive(Debug)]
 pub struct FileSink {
@@ -42,6 +45,11 @@ impl FileSink {
         let mut file = options.map_err(failed("open"))?;
         let bytes = file.metadata().map_err(failed("read"))?.len();
         let good_bytes = last_line_end(&mut file, bytes).map_err(failed("read"))?;
+        if bytes - good_bytes > CUT_BYTES_MAX {
+            return Err(failed("cut")(io::Error::other(
+                "it ends with more than 16 MiB without a line feed: not a file of lines",
+            )));
+        }
         if good_bytes < bytes {
             file.set_len(good_bytes).and_then(|()| file.sync_data()).map_err(failed("cut"))?;
         }
@@ -189,6 +197,17 @@ mod tests {
         assert_eq!(error.to_string(), format!("could not write '{}'", path.display()));
         sink.write(b"").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_has_no_lines_is_left_alone() {
+        let folder = folder("foreign");
+        let path = folder.join("image");
+        let file = File::create(&path).unwrap();
+        file.set_len(CUT_BYTES_MAX + 1).unwrap();
+        assert_eq!(FileSink::open(&path).unwrap_err().to_string(), format!("could not cut '{}'", path.display()));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), CUT_BYTES_MAX + 1);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -24,8 +24,10 @@ impl StdoutSink {
     /// The reader is gone or its disk is full. A part may have been written: a reader of a pipe cannot be told to forget.
     pub fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
         let mut out = io::stdout().lock();
-        out.write_all(lines)
-            .and_then(|()| out.flush())
-            .map_err(|source| Error::File { action: "write", path: PathBuf::from("stdout"), source })
+        out.write_all(lines).and_then(|()| out.flush()).map_err(|source| Error::File {
+            action: "write",
+            path: PathBuf::from("stdout"),
+            source,
+        })
     }
 }

@@ -137,9 +137,11 @@ fn replay(content: &[u8]) -> Result<Replayed, (usize, String)> {
     while at < content.len() {
         let Some((payload, end)) = record_at(content, at) else {
             let rest = &content[at..];
-            let behind = rest.windows(MAGIC.len()).enumerate().skip(1).any(|(skip, window)| {
-                window == MAGIC && record_at(content, at + skip).is_some()
-            });
+            let behind = rest
+                .windows(MAGIC.len())
+                .enumerate()
+                .skip(1)
+                .any(|(skip, window)| window == MAGIC && record_at(content, at + skip).is_some());
             if behind || rest.len() > HEADER_BYTES + PAYLOAD_BYTES_MAX {
                 return Err((at, "a record is unreadable, and others follow it".into()));
             }

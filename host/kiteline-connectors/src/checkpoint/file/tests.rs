@@ -159,7 +159,10 @@ fn a_second_process_is_refused_and_a_reader_is_not() {
     let mut server = folder.open().unwrap();
     let error = folder.open().err().unwrap();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
-    assert_eq!(multi(&mut server, vec![descriptor(), Op::Create(Key::RunHead, head(1))]), StoreAnswer::Done(vec![0, 0]));
+    assert_eq!(
+        multi(&mut server, vec![descriptor(), Op::Create(Key::RunHead, head(1))]),
+        StoreAnswer::Done(vec![0, 0])
+    );
     let mut reader = folder.open_with(true, Arc::new(|_| {})).unwrap();
     assert_eq!(head_of(&mut reader), Some((1, 0)));
     assert_eq!(multi(&mut server, vec![Op::Set(Key::RunHead, head(2), 0)]), StoreAnswer::Done(vec![1]));
@@ -185,7 +188,10 @@ fn a_disk_that_fails_gives_unknown_and_the_truth_afterwards() {
         let wanted = if stands { (2, 2) } else { (1, 1) };
         assert_eq!(head_of(&mut server), Some(wanted), "{step}");
         let said = said.lock().unwrap();
-        assert!(matches!(said.as_slice(), [StoreEvent::Waiting(text)] if text.contains("ordered by the test")), "{said:?}");
+        assert!(
+            matches!(said.as_slice(), [StoreEvent::Waiting(text)] if text.contains("ordered by the test")),
+            "{said:?}"
+        );
         // It goes on, and what was answered is there for the next process.
         let version = wanted.1;
         let set = multi(&mut server, vec![Op::Set(Key::RunHead, head(3), version)]);

@@ -323,11 +323,7 @@ impl From<&store::Checkpoint> for Checkpoint {
             },
             position: Position {
                 next_offset: position.next_offset,
-                mark: Mark {
-                    run: position.mark.run.0,
-                    generation: position.mark.generation.0,
-                    seq: position.mark.seq,
-                },
+                mark: Mark { run: position.mark.run.0, generation: position.mark.generation.0, seq: position.mark.seq },
                 why: match position.why {
                     Why::First => Reason::First,
                     Why::Commit => Reason::Commit,

@@ -58,7 +58,8 @@ fn a_checkpoint_is_spelled_as_designed() {
 
 #[test]
 fn every_node_comes_back() {
-    let table = vec![(TopicPartition::new("a", 2), 7), (TopicPartition::new("a", 10), 8), (TopicPartition::new("b", 0), 9)];
+    let table =
+        vec![(TopicPartition::new("a", 2), 7), (TopicPartition::new("a", 10), 8), (TopicPartition::new("b", 0), 9)];
     let run = RunRecord {
         state: RunState::Failed,
         release: "1.2".into(),
@@ -117,7 +118,11 @@ fn every_node_comes_back() {
 
 #[test]
 fn a_run_says_its_kind() {
-    let Node::Run(mut run) = decode(&Key::Run(Run(1)), br#"{"v":1,"state":"RUNNING","release":"","revision":1,"started":1,"ended":0,"reason":"","start":{},"end":{}}"#).unwrap() else {
+    let Node::Run(mut run) = decode(
+        &Key::Run(Run(1)),
+        br#"{"v":1,"state":"RUNNING","release":"","revision":1,"started":1,"ended":0,"reason":"","start":{},"end":{}}"#,
+    )
+    .unwrap() else {
         panic!("not a run");
     };
     assert!(encode(&Node::Run(run.clone())).unwrap().ends_with(r#""kind":"RUN"}"#));
@@ -139,14 +144,16 @@ fn unknown_fields_are_kept_at_every_depth() {
     assert_eq!(decode(&key(), text.as_bytes()), Ok(Node::Checkpoint(node)));
 }
 
+/// With numbers that no pipeline reaches and a member id of 64 bytes.
 #[test]
 fn a_checkpoint_stays_below_512_bytes() {
     let mut node = checkpoint();
     node.owner.generation = Generation(u32::MAX.into());
     node.owner.nonce = Nonce(u64::MAX);
-    node.owner.member = MemberId("x".repeat(100).into());
+    node.owner.member = MemberId("x".repeat(64).into());
     node.position.next_offset = i64::MAX;
-    node.position.mark = Mark { run: Run(9_999_999_999), generation: Generation(u32::MAX.into()), seq: u32::MAX.into() };
+    node.position.mark =
+        Mark { run: Run(9_999_999_999), generation: Generation(u32::MAX.into()), seq: u32::MAX.into() };
     node.topic.leader_epoch = i32::MAX;
     node.plugin = PluginPosition { revision: Revision(u32::MAX), since: i64::MAX };
     let text = encode(&Node::Checkpoint(node)).unwrap();

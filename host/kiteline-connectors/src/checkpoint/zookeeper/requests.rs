@@ -27,6 +27,9 @@ const READS_MAX: usize = 500;
 /// Folders that are remembered as made; more are asked for again.
 const FOLDERS_MAX: usize = 4_096;
 
+/// Bytes and version of a node.
+type Content = (Vec<u8>, i32);
+
 /// One session at work.
 pub(super) struct Session {
     client: zk::Client,
@@ -125,7 +128,8 @@ impl Session {
         }
         let mut checkpoints = Vec::with_capacity(partitions.len());
         for partitions in partitions.chunks(READS_MAX) {
-            let paths = partitions.iter().map(|partition| self.at(&self.layout.path(&Key::Partition(partition.clone()))));
+            let paths =
+                partitions.iter().map(|partition| self.at(&self.layout.path(&Key::Partition(partition.clone()))));
             let contents = self.contents(&paths.collect::<Vec<_>>()).await?;
             checkpoints.extend(partitions.iter().cloned().zip(contents));
         }
@@ -151,7 +155,7 @@ impl Session {
     fn contents(
         &self,
         paths: &[String],
-    ) -> impl Future<Output = Result<Vec<Option<(Vec<u8>, i32)>>, StoreAnswer>> + Send + use<'_> {
+    ) -> impl Future<Output = Result<Vec<Option<Content>>, StoreAnswer>> + Send + use<'_> {
         let mut reader = self.client.new_multi_reader();
         let added = paths.iter().try_for_each(|path| reader.add_get_data(path));
         let read = reader.commit();
