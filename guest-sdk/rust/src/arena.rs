@@ -19,11 +19,7 @@ struct Link {
 
 impl Link {
     fn new() -> Box<Link> {
-        Box::new(Link {
-            kept: [const { OnceCell::new() }; LINK],
-            used: Cell::new(0),
-            next: OnceCell::new(),
-        })
+        Box::new(Link { kept: [const { OnceCell::new() }; LINK], used: Cell::new(0), next: OnceCell::new() })
     }
 }
 

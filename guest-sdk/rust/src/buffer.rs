@@ -115,17 +115,14 @@ impl Buffer {
 
     /// A new batch: what was not handed over is forgotten.
     pub(crate) fn begin_batch(&mut self, rows: u32) {
-        self.entries_max = rows
-            .saturating_mul(self.entries_per_row)
-            .clamp(ENTRIES_MIN, ENTRIES_MAX);
+        self.entries_max = rows.saturating_mul(self.entries_per_row).clamp(ENTRIES_MIN, ENTRIES_MAX);
         self.restart();
     }
 
     fn restart(&mut self) {
         self.entries = 0;
         self.bytes.clear();
-        self.bytes
-            .resize(HEADER_BYTES + ENTRY_BYTES * self.entries_max as usize, 0);
+        self.bytes.resize(HEADER_BYTES + ENTRY_BYTES * self.entries_max as usize, 0);
         self.forget_topics();
     }
 
@@ -165,10 +162,7 @@ impl Buffer {
 
     /// Entries and bytes of the current row's outputs, earlier pieces included.
     pub(crate) fn row_cost(&self) -> (u32, usize) {
-        (
-            self.row_sent.0 + self.entries - self.row_from.0,
-            self.row_sent.1 + self.bytes.len() - self.row_from.1,
-        )
+        (self.row_sent.0 + self.entries - self.row_from.0, self.row_sent.1 + self.bytes.len() - self.row_from.1)
     }
 
     pub(crate) fn has_entries(&self) -> bool {
@@ -193,10 +187,7 @@ impl Buffer {
             self.forget_topics();
             self.row_from.0 = 0;
             // the patch payload and all cells of the row are still there
-            self.row_sent.1 = self
-                .row_sent
-                .1
-                .saturating_sub(self.bytes.len() - self.row_from.1);
+            self.row_sent.1 = self.row_sent.1.saturating_sub(self.bytes.len() - self.row_from.1);
         } else {
             self.restart();
             self.row_from = (0, self.bytes.len());
@@ -207,21 +198,14 @@ impl Buffer {
     /// Fills in header and topics: the bytes to hand over.
     pub(crate) fn finish(&mut self) -> &[u8] {
         let topics = std::mem::take(&mut self.topic_names);
-        let at = if topics.is_empty() {
-            0
-        } else {
-            self.cell(8 * topics.len())
-        };
+        let at = if topics.is_empty() { 0 } else { self.cell(8 * topics.len()) };
         for (i, topic) in topics.iter().enumerate() {
             let reference = self.data(topic.as_bytes());
             self.put_reference(at + 8 * i, reference);
         }
         let total = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(MAGIC);
-        for (i, word) in [self.entries, topics.len() as u32, at as u32, total]
-            .into_iter()
-            .enumerate()
-        {
+        for (i, word) in [self.entries, topics.len() as u32, at as u32, total].into_iter().enumerate() {
             self.put_u32(4 + 4 * i, word);
         }
         &self.bytes
@@ -240,9 +224,7 @@ impl Buffer {
 
     /// Number of a topic; none when the table has no room.
     pub(crate) fn topic(&mut self, name: &str) -> Option<u16> {
-        if let Some(last) = self
-            .topic_names
-            .get((self.topic_last as usize).wrapping_sub(1))
+        if let Some(last) = self.topic_names.get((self.topic_last as usize).wrapping_sub(1))
             && &**last == name
         {
             return Some(self.topic_last);
@@ -311,13 +293,7 @@ impl Buffer {
     }
 
     /// The patch items of the row's edits, copied from its frame. `slots_at`: byte position of the frame's first slot.
-    pub(crate) fn items(
-        &mut self,
-        mut at: usize,
-        frame: &[u8],
-        slots_at: usize,
-        widths: impl Fn(u32) -> (u32, u32),
-    ) {
+    pub(crate) fn items(&mut self, mut at: usize, frame: &[u8], slots_at: usize, widths: impl Fn(u32) -> (u32, u32)) {
         for i in 0..self.edits.len() {
             let edit = self.edits[i];
             let (slots, bits) = widths(edit.node);
@@ -325,8 +301,7 @@ impl Buffer {
             at += 8;
             for k in 0..bits {
                 let from = edit.bit + k;
-                self.bytes[at + k as usize / 8] |=
-                    (frame[from as usize / 8] >> (from % 8) & 1) << (k % 8);
+                self.bytes[at + k as usize / 8] |= (frame[from as usize / 8] >> (from % 8) & 1) << (k % 8);
             }
             at += 8 * bits.div_ceil(64) as usize;
             let from = slots_at + 8 * edit.slot as usize;

@@ -43,14 +43,7 @@ impl<'o> Build<'o> {
             b.bytes[at + bit as usize / 8] |= 1 << (bit % 8);
         }
         drop(b);
-        Build {
-            buffer,
-            port,
-            layout,
-            heap,
-            entry,
-            at,
-        }
+        Build { buffer, port, layout, heap, entry, at }
     }
 
     /// Sets a field. A nullable record around it becomes not null; its other fields are then wanted too.
@@ -61,11 +54,7 @@ impl<'o> Build<'o> {
     /// If the handle is not of this port's root record.
     pub fn set<T: Type>(&mut self, field: Field<T>, value: impl Put<T>) -> Result {
         let mut buffer = self.open(field);
-        let mut pen = Pen {
-            buffer: &mut buffer,
-            heap: self.heap,
-            layout: self.layout,
-        };
+        let mut pen = Pen { buffer: &mut buffer, heap: self.heap, layout: self.layout };
         value.put(&mut pen, &mut self.spot(field))?;
         self.mark(&mut buffer, field);
         Ok(())
@@ -79,19 +68,11 @@ impl<'o> Build<'o> {
         let mut buffer = self.open(to);
         check_same_type(row.layout(), from.node, self.layout, to.node, &mut buffer)?;
         let node = self.layout.node(to.node);
-        let mut pen = Pen {
-            buffer: &mut buffer,
-            heap: self.heap,
-            layout: self.layout,
-        };
+        let mut pen = Pen { buffer: &mut buffer, heap: self.heap, layout: self.layout };
         let mut spot = self.spot(to);
         let frame = row.frame();
         for slot in 0..node.slots {
-            spot.put_u64(
-                &mut pen,
-                slot,
-                u64_at(frame, row.slots_at() + 8 * (from.slot + slot) as usize),
-            );
+            spot.put_u64(&mut pen, slot, u64_at(frame, row.slots_at() + 8 * (from.slot + slot) as usize));
         }
         for bit in 0..node.null_bits {
             spot.put_bit(&mut pen, bit, bit_at(frame, from.bit + bit));
@@ -111,10 +92,7 @@ impl<'o> Build<'o> {
             !marked && !leaf.null_bits.iter().any(|bit| bit_at(frame, *bit))
         });
         if let Some(leaf) = missing {
-            return Err(Error::new(format!(
-                "field {:?} of the new record is not set",
-                leaf.path
-            )));
+            return Err(Error::new(format!("field {:?} of the new record is not set", leaf.path)));
         }
         buffer.push(self.entry);
         Ok(())
@@ -137,21 +115,12 @@ impl<'o> Build<'o> {
 
     fn spot<T>(&self, field: Field<T>) -> Spot<'static> {
         let slots_at = 8 * (self.layout.node(0).null_words() + field.slot) as usize;
-        Spot {
-            frame: Place::Buffer(self.at),
-            bit: field.bit,
-            slots_at,
-            node: field.node,
-        }
+        Spot { frame: Place::Buffer(self.at), bit: field.bit, slots_at, node: field.node }
     }
 
     /// Remembers the field and all that lies in it as set.
     fn mark<T>(&self, buffer: &mut Buffer, field: Field<T>) {
-        let first = if field.number == NONE {
-            0
-        } else {
-            field.number
-        };
+        let first = if field.number == NONE { 0 } else { field.number };
         for number in first..=first + self.layout.numbers(field.node) {
             if let Some(word) = buffer.marks.get_mut(number as usize / 64) {
                 *word |= 1 << (number % 64);

@@ -23,16 +23,12 @@ impl Config {
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.entries
-            .iter()
-            .find(|e| e.0 == key)
-            .map(|e| e.1.as_str())
+        self.entries.iter().find(|e| e.0 == key).map(|e| e.1.as_str())
     }
 
     /// The value of a key that must be there.
     pub fn require(&self, key: &str) -> Result<&str> {
-        self.get(key)
-            .ok_or_else(|| Error::new(format!("config key {key:?} is missing")))
+        self.get(key).ok_or_else(|| Error::new(format!("config key {key:?} is missing")))
     }
 
     /// The value of a key, read as a number, boolean or anything that parses. Errors name key and value.
@@ -40,9 +36,7 @@ impl Config {
         let Some(text) = self.get(key) else {
             return Ok(None);
         };
-        text.parse()
-            .map(Some)
-            .map_err(|why| Error::new(format!("config key {key:?} is {text:?}: {why}")))
+        text.parse().map(Some).map_err(|why| Error::new(format!("config key {key:?} is {text:?}: {why}")))
     }
 
     /// As `parse`, with a default.
@@ -54,13 +48,10 @@ impl Config {
     pub fn only(&self, known: &[&str]) -> Result {
         match self.entries.iter().find(|e| !known.contains(&e.0.as_str())) {
             None => Ok(()),
-            Some((key, _)) if known.is_empty() => Err(Error::new(format!(
-                "unknown config key {key:?}: there are none"
-            ))),
-            Some((key, _)) => Err(Error::new(format!(
-                "unknown config key {key:?}: there are {}",
-                known.join(", ")
-            ))),
+            Some((key, _)) if known.is_empty() => {
+                Err(Error::new(format!("unknown config key {key:?}: there are none")))
+            }
+            Some((key, _)) => Err(Error::new(format!("unknown config key {key:?}: there are {}", known.join(", ")))),
         }
     }
 
@@ -129,57 +120,25 @@ pub struct PortInfo {
 impl PortInfo {
     /// A port as the host describes it; no value layout for a port that takes kept records only.
     pub fn new(value: Option<Layout>, key: Option<Layout>) -> PortInfo {
-        let mut port = PortInfo {
-            value: None,
-            key,
-            leaves: Vec::new(),
-            around: Vec::new(),
-        };
+        let mut port = PortInfo { value: None, key, leaves: Vec::new(), around: Vec::new() };
         if let Some(layout) = &value {
             port.around = vec![Vec::new(); layout.numbers(0) as usize];
             let mut path = Vec::new();
-            port.collect(
-                layout,
-                Step {
-                    node: 0,
-                    bit: 0,
-                    number: NONE,
-                    base: 0,
-                },
-                &mut Vec::new(),
-                &mut path,
-            );
+            port.collect(layout, Step { node: 0, bit: 0, number: NONE, base: 0 }, &mut Vec::new(), &mut path);
         }
         port.value = value;
         port
     }
 
     pub(crate) fn is_raw(&self) -> bool {
-        self.value
-            .as_ref()
-            .is_some_and(|layout| matches!(layout.node(0).kind, Kind::Bytes))
+        self.value.as_ref().is_some_and(|layout| matches!(layout.node(0).kind, Kind::Bytes))
     }
 
-    fn collect<'l>(
-        &mut self,
-        layout: &'l Layout,
-        at: Step,
-        nulls: &mut Vec<u32>,
-        path: &mut Vec<&'l str>,
-    ) {
+    fn collect<'l>(&mut self, layout: &'l Layout, at: Step, nulls: &mut Vec<u32>, path: &mut Vec<&'l str>) {
         match &layout.node(at.node).kind {
             Kind::Nullable(inner) => {
                 nulls.push(at.bit);
-                self.collect(
-                    layout,
-                    Step {
-                        node: *inner,
-                        bit: at.bit + 1,
-                        ..at
-                    },
-                    nulls,
-                    path,
-                );
+                self.collect(layout, Step { node: *inner, bit: at.bit + 1, ..at }, nulls, path);
                 nulls.pop();
             }
             Kind::Struct(fields) => {
@@ -187,12 +146,7 @@ impl PortInfo {
                     let number = at.base + f.number;
                     self.around[number as usize].clone_from(nulls);
                     path.push(&f.name);
-                    let step = Step {
-                        node: f.node,
-                        bit: at.bit + f.null_bit,
-                        number,
-                        base: number + 1,
-                    };
+                    let step = Step { node: f.node, bit: at.bit + f.null_bit, number, base: number + 1 };
                     self.collect(layout, step, nulls, path);
                     path.pop();
                 }
@@ -200,11 +154,7 @@ impl PortInfo {
             Kind::Null => {}
             _ => {
                 let number = if at.number == NONE { 0 } else { at.number };
-                self.leaves.push(Leaf {
-                    path: path.join("."),
-                    number,
-                    null_bits: nulls.clone(),
-                });
+                self.leaves.push(Leaf { path: path.join("."), number, null_bits: nulls.clone() });
             }
         }
     }
@@ -235,20 +185,8 @@ pub struct Context {
 
 impl Context {
     /// A context from its parts; the host's side of `open` does this.
-    pub fn new(
-        config: Config,
-        input: Layout,
-        key: Option<Layout>,
-        ports: Vec<PortInfo>,
-        limits: Limits,
-    ) -> Context {
-        Context {
-            config,
-            input,
-            key,
-            limits,
-            ports,
-        }
+    pub fn new(config: Config, input: Layout, key: Option<Layout>, ports: Vec<PortInfo>, limits: Limits) -> Context {
+        Context { config, input, key, limits, ports }
     }
 
     /// A typed handle of an input field, as [`Layout::field`].
@@ -260,19 +198,13 @@ impl Context {
     pub fn port(&self, number: usize) -> Result<Port> {
         match self.ports.len() > number {
             true => Ok(Port(number as u8)),
-            false => Err(Error::new(format!(
-                "the plugin has no port {number}: it has {}",
-                self.ports.len()
-            ))),
+            false => Err(Error::new(format!("the plugin has no port {number}: it has {}", self.ports.len()))),
         }
     }
 
     /// Layout of the records that a port takes; an error for a port that takes kept records only.
     pub fn output(&self, port: Port) -> Result<&Layout> {
-        let info = self
-            .ports
-            .get(port.0 as usize)
-            .and_then(|p| p.value.as_ref());
+        let info = self.ports.get(port.0 as usize).and_then(|p| p.value.as_ref());
         info.ok_or_else(|| Error::new(format!("port {} has no schema of its own", port.0)))
     }
 }

@@ -20,18 +20,12 @@ pub struct Error {
 impl Error {
     /// An error with code 1.
     pub fn new(message: impl Into<String>) -> Error {
-        Error {
-            code: UNCAUGHT,
-            message: message.into(),
-        }
+        Error { code: UNCAUGHT, message: message.into() }
     }
 
     /// An error with the author's own code; codes from 100 are the author's, at most 2^31 - 1.
     pub fn with_code(code: u32, message: impl Into<String>) -> Error {
-        Error {
-            code,
-            message: message.into(),
-        }
+        Error { code, message: message.into() }
     }
 
     /// The code.
@@ -87,9 +81,7 @@ impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EmitError::BytesLimit => f.write_str("the batch's outputs pass the limit of bytes"),
-            EmitError::EntriesLimit => {
-                f.write_str("the batch has more outputs than the limit of entries")
-            }
+            EmitError::EntriesLimit => f.write_str("the batch has more outputs than the limit of entries"),
             EmitError::NoBatch => f.write_str("outputs were sent outside a batch"),
             EmitError::Malformed(what) => write!(f, "the host refused the outputs: {what}"),
         }

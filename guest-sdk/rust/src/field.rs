@@ -21,23 +21,8 @@ pub struct Field<T> {
 
 impl<T> Field<T> {
     pub(crate) fn new(layout: u32, scope: u32, place: Place) -> Field<T> {
-        let Place {
-            node,
-            slot,
-            bit,
-            number,
-            under,
-        } = place;
-        Field {
-            layout,
-            scope,
-            node,
-            slot,
-            bit,
-            number,
-            under,
-            kind: PhantomData,
-        }
+        let Place { node, slot, bit, number, under } = place;
+        Field { layout, scope, node, slot, bit, number, under, kind: PhantomData }
     }
 
     /// The field's number, as patches name it; none for the root.
@@ -56,10 +41,6 @@ impl<T> Copy for Field<T> {}
 
 impl<T> fmt::Debug for Field<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Field(layout {}, number {}, slot {})",
-            self.layout, self.number, self.slot
-        )
+        write!(f, "Field(layout {}, number {}, slot {})", self.layout, self.number, self.slot)
     }
 }

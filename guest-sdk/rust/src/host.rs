@@ -50,11 +50,7 @@ macro_rules! log {
 pub(crate) fn log_panics() {
     use std::sync::Once;
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| {
-            crate::wit::log(Level::Error, &panic_text(panic))
-        }))
-    });
+    ONCE.call_once(|| std::panic::set_hook(Box::new(|panic| crate::wit::log(Level::Error, &panic_text(panic)))));
 }
 
 /// "panicked at src/lib.rs:7:5: text", on one line.

@@ -172,17 +172,9 @@ impl Layout {
                 _ => true,
             });
         if !sound {
-            return Err(Error::new(
-                "the host's layout table has a child outside the table",
-            ));
+            return Err(Error::new("the host's layout table has a child outside the table"));
         }
-        let mut layout = Layout {
-            schema,
-            fingerprint,
-            nodes,
-            numbers: Vec::new(),
-            id,
-        };
+        let mut layout = Layout { schema, fingerprint, nodes, numbers: Vec::new(), id };
         layout.numbers = vec![NONE; count as usize];
         for node in 0..count {
             layout.count(node);
@@ -235,10 +227,7 @@ impl Layout {
             let (word, arguments) = describe(&node.kind);
             out.push_str(word);
             let name = node.name.clone().into_iter();
-            for part in name
-                .chain(arguments)
-                .chain(node.logical.as_ref().map(|l| format!("~{}", l.text())))
-            {
+            for part in name.chain(arguments).chain(node.logical.as_ref().map(|l| format!("~{}", l.text()))) {
                 out.push(' ');
                 out.push_str(&part);
             }
@@ -255,11 +244,7 @@ impl Layout {
 
     /// The record that lies in each element of the array (or entry of the map, or box) at `path`; its handles read the `Struct`s of it.
     pub fn inner(&self, path: &str) -> Result<Scope<'_>> {
-        Scope {
-            layout: self,
-            node: 0,
-        }
-        .inner(path)
+        Scope { layout: self, node: 0 }.inner(path)
     }
 
     /// Index of a symbol of the enum at `path`.
@@ -270,20 +255,12 @@ impl Layout {
             node = inner;
         }
         match &self.node(node).kind {
-            Kind::Enum(symbols) => symbols
-                .iter()
-                .position(|s| s == name)
-                .map(|i| crate::read::Symbol(i as u32))
-                .ok_or_else(|| {
-                    Error::new(format!(
-                        "field {path:?} has no symbol {name:?}: it has {}",
-                        symbols.join(", ")
-                    ))
-                }),
-            _ => Err(Error::new(format!(
-                "field {path:?} is {}, not enum",
-                self.node(node).kind_name()
-            ))),
+            Kind::Enum(symbols) => {
+                symbols.iter().position(|s| s == name).map(|i| crate::read::Symbol(i as u32)).ok_or_else(|| {
+                    Error::new(format!("field {path:?} has no symbol {name:?}: it has {}", symbols.join(", ")))
+                })
+            }
+            _ => Err(Error::new(format!("field {path:?} is {}, not enum", self.node(node).kind_name()))),
         }
     }
 
@@ -293,16 +270,11 @@ impl Layout {
             let node = self.node(place.node);
             let text = match node.kind {
                 Kind::Nullable(inner) if T::accepts(self, inner) => {
-                    format!(
-                        "field {path:?} may be null: ask for Field<Option<{}>>",
-                        T::name()
-                    )
+                    format!("field {path:?} may be null: ask for Field<Option<{}>>", T::name())
                 }
-                Kind::Nullable(inner) => format!(
-                    "field {path:?} is nullable {}, not {}",
-                    self.node(inner).kind_name(),
-                    T::name()
-                ),
+                Kind::Nullable(inner) => {
+                    format!("field {path:?} is nullable {}, not {}", self.node(inner).kind_name(), T::name())
+                }
                 _ => format!("field {path:?} is {}, not {}", node.kind_name(), T::name()),
             };
             return Err(Error::new(text));
@@ -317,13 +289,7 @@ impl Layout {
     }
 
     pub(crate) fn place(&self, scope: u32, path: &str) -> Result<Place> {
-        let mut at = Place {
-            node: scope,
-            slot: 0,
-            bit: 0,
-            number: NONE,
-            under: NONE,
-        };
+        let mut at = Place { node: scope, slot: 0, bit: 0, number: NONE, under: NONE };
         if path.is_empty() {
             return Ok(at);
         }
@@ -336,18 +302,12 @@ impl Layout {
             }
             let node = self.node(at.node);
             let Kind::Struct(fields) = &node.kind else {
-                return Err(Error::new(format!(
-                    "no field {path:?}: {} has no field {part:?}",
-                    node.kind_name()
-                )));
+                return Err(Error::new(format!("no field {path:?}: {} has no field {part:?}", node.kind_name())));
             };
             let Some(field) = fields.iter().find(|f| f.name == part) else {
                 let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
                 let name = node.name.as_deref().unwrap_or("record");
-                return Err(Error::new(format!(
-                    "no field {path:?}: {name} has {}",
-                    names.join(", ")
-                )));
+                return Err(Error::new(format!("no field {path:?}: {name} has {}", names.join(", "))));
             };
             at.slot += field.slot;
             at.bit += field.null_bit;
@@ -372,9 +332,7 @@ impl Layout {
         match (&self.node(a).kind, &other.node(b).kind) {
             (Kind::Struct(x), Kind::Struct(y)) => {
                 x.len() == y.len()
-                    && x.iter()
-                        .zip(y)
-                        .all(|(x, y)| x.name == y.name && self.same(x.node, other, y.node, seen))
+                    && x.iter().zip(y).all(|(x, y)| x.name == y.name && self.same(x.node, other, y.node, seen))
             }
             (Kind::Union(x), Kind::Union(y)) => {
                 x.len() == y.len() && x.iter().zip(y).all(|(x, y)| self.same(*x, other, *y, seen))
@@ -417,16 +375,11 @@ impl<'l> Scope<'l> {
             node = match self.layout.node(node).kind {
                 Kind::Nullable(n) | Kind::Array(n) | Kind::Map(n) | Kind::Boxed(n) => n,
                 Kind::Struct(_) => {
-                    return Ok(Scope {
-                        layout: self.layout,
-                        node,
-                    });
+                    return Ok(Scope { layout: self.layout, node });
                 }
                 _ => {
                     let kind = self.layout.node(node).kind_name();
-                    return Err(Error::new(format!(
-                        "field {path:?} holds {kind}, not records"
-                    )));
+                    return Err(Error::new(format!("field {path:?} holds {kind}, not records")));
                 }
             }
         }
@@ -470,12 +423,7 @@ fn describe(kind: &Kind) -> (&'static str, Vec<String>) {
         Kind::Fixed(size) => ("fixed", one(size)),
         Kind::Enum(symbols) => ("enum-of", symbols.clone()),
         Kind::Struct(fields) => {
-            let text = |f: &StructField| {
-                format!(
-                    "{}:{}:{}:{}:{}",
-                    f.name, f.node, f.slot, f.null_bit, f.number
-                )
-            };
+            let text = |f: &StructField| format!("{}:{}:{}:{}:{}", f.name, f.node, f.slot, f.null_bit, f.number);
             ("struct-of", fields.iter().map(text).collect())
         }
         Kind::Array(n) => ("array-of", one(n)),
@@ -488,8 +436,6 @@ fn describe(kind: &Kind) -> (&'static str, Vec<String>) {
 
 /// FNV-1a 64 of a table's text, as 16 hex digits (contract, "Fingerprint").
 pub fn fingerprint(table: &str) -> String {
-    let hash = table.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
-    });
+    let hash = table.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     format!("{hash:016x}")
 }

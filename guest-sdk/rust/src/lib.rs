@@ -51,8 +51,8 @@ pub use write::{Entries, Items, Put};
 /// What nearly every transform uses.
 pub mod prelude {
     pub use crate::{
-        Bytes, Config, Context, Error, Field, HeaderEdit, Items, List, Manifest, Map, Out, Port,
-        Result, Row, Schema, Struct, Symbol, Text, Transform, With, count, log,
+        Bytes, Config, Context, Error, Field, HeaderEdit, Items, List, Manifest, Map, Out, Port, Result, Row, Schema,
+        Struct, Symbol, Text, Transform, With, count, log,
     };
 }
 
@@ -65,8 +65,8 @@ extern crate self as kiteline_guest;
 #[doc(hidden)]
 pub mod __rt {
     pub use crate::wit::{
-        Cell, bindings, bindings::export_rows,
-        bindings::exports::kiteline::transform::transform as guest, describe, flush, open, process,
+        Cell, bindings, bindings::export_rows, bindings::exports::kiteline::transform::transform as guest, describe,
+        flush, open, process,
     };
     pub use wit_bindgen::rt as wit_bindgen_rt;
 }

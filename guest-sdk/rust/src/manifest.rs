@@ -70,18 +70,12 @@ impl Manifest {
 
     /// A transform that remembers: one instance per partition, and no replay in parts.
     pub fn stateful(name: &str, version: &str) -> Manifest {
-        Manifest {
-            stateless: false,
-            ..Manifest::stateless(name, version)
-        }
+        Manifest { stateless: false, ..Manifest::stateless(name, version) }
     }
 
     /// The reader schema, as Avro JSON: exactly the fields that the transform looks at, at any depth. The fewer, the faster.
     pub fn reader(self, schema: impl Into<String>) -> Manifest {
-        Manifest {
-            reader_schema: Some(schema.into()),
-            ..self
-        }
+        Manifest { reader_schema: Some(schema.into()), ..self }
     }
 
     /// The reader schema, as a list of fields.
@@ -91,43 +85,27 @@ impl Manifest {
 
     /// Keys are decoded by this reader schema.
     pub fn key_reader(self, schema: impl Into<String>) -> Manifest {
-        Manifest {
-            key_schema: Some(schema.into()),
-            want_keys: true,
-            ..self
-        }
+        Manifest { key_schema: Some(schema.into()), want_keys: true, ..self }
     }
 
     /// Rows carry their keys.
     pub fn want_keys(self) -> Manifest {
-        Manifest {
-            want_keys: true,
-            ..self
-        }
+        Manifest { want_keys: true, ..self }
     }
 
     /// Rows carry their headers.
     pub fn want_headers(self) -> Manifest {
-        Manifest {
-            want_headers: true,
-            ..self
-        }
+        Manifest { want_headers: true, ..self }
     }
 
     /// Records without a value come as rows, to [`Transform::tombstone`](crate::Transform::tombstone). Else they are kept.
     pub fn want_tombstones(self) -> Manifest {
-        Manifest {
-            want_tombstones: true,
-            ..self
-        }
+        Manifest { want_tombstones: true, ..self }
     }
 
     /// Records that cannot be decoded come as rows, to [`Transform::undecodable`](crate::Transform::undecodable). Else they are dead letters.
     pub fn want_undecodable(self) -> Manifest {
-        Manifest {
-            want_undecodable: true,
-            ..self
-        }
+        Manifest { want_undecodable: true, ..self }
     }
 
     /// A port for kept records.
@@ -146,19 +124,12 @@ impl Manifest {
     }
 
     fn add(mut self, name: &str, format: Format) -> Manifest {
-        self.outputs.push(Output {
-            name: name.into(),
-            format,
-        });
+        self.outputs.push(Output { name: name.into(), format });
         self
     }
 
     /// As the host is told: with the default port, if there is none.
     pub(crate) fn complete(self) -> Manifest {
-        if self.outputs.is_empty() {
-            self.port("out")
-        } else {
-            self
-        }
+        if self.outputs.is_empty() { self.port("out") } else { self }
     }
 }

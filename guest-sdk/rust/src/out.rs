@@ -37,47 +37,27 @@ pub struct HeaderEdit<'e> {
 impl<'e> HeaderEdit<'e> {
     /// One more header at the end.
     pub fn append(name: &'e str, value: &'e [u8]) -> HeaderEdit<'e> {
-        HeaderEdit {
-            op: 0,
-            name: name.as_bytes(),
-            value: Some(value),
-        }
+        HeaderEdit { op: 0, name: name.as_bytes(), value: Some(value) }
     }
 
     /// One more header at the end, whose value is null.
     pub fn append_null(name: &'e str) -> HeaderEdit<'e> {
-        HeaderEdit {
-            op: 0,
-            name: name.as_bytes(),
-            value: None,
-        }
+        HeaderEdit { op: 0, name: name.as_bytes(), value: None }
     }
 
     /// Removes all headers of the name and appends one.
     pub fn set(name: &'e str, value: &'e [u8]) -> HeaderEdit<'e> {
-        HeaderEdit {
-            op: 1,
-            name: name.as_bytes(),
-            value: Some(value),
-        }
+        HeaderEdit { op: 1, name: name.as_bytes(), value: Some(value) }
     }
 
     /// Removes all headers of the name.
     pub fn remove(name: &'e str) -> HeaderEdit<'e> {
-        HeaderEdit {
-            op: 2,
-            name: name.as_bytes(),
-            value: None,
-        }
+        HeaderEdit { op: 2, name: name.as_bytes(), value: None }
     }
 
     /// Removes all headers.
     pub fn clear() -> HeaderEdit<'e> {
-        HeaderEdit {
-            op: 3,
-            name: &[],
-            value: None,
-        }
+        HeaderEdit { op: 3, name: &[], value: None }
     }
 }
 
@@ -100,58 +80,37 @@ impl<'e> With<'e> {
 
     /// Another port than the first one.
     pub fn port(self, port: Port) -> With<'e> {
-        With {
-            port: Some(port),
-            ..self
-        }
+        With { port: Some(port), ..self }
     }
 
     /// A topic; the pipeline's configuration lists those that are allowed.
     pub fn topic(self, topic: &'e str) -> With<'e> {
-        With {
-            topic: Some(topic),
-            ..self
-        }
+        With { topic: Some(topic), ..self }
     }
 
     /// A key of plain bytes.
     pub fn key(self, key: &'e [u8]) -> With<'e> {
-        With {
-            key: Some(Some(key)),
-            ..self
-        }
+        With { key: Some(Some(key)), ..self }
     }
 
     /// A null key.
     pub fn null_key(self) -> With<'e> {
-        With {
-            key: Some(None),
-            ..self
-        }
+        With { key: Some(None), ..self }
     }
 
     /// Edits of the source's headers, done in order.
     pub fn headers(self, edits: &'e [HeaderEdit<'e>]) -> With<'e> {
-        With {
-            headers: Some(edits),
-            ..self
-        }
+        With { headers: Some(edits), ..self }
     }
 
     /// A timestamp in milliseconds since 1970; -1 is none.
     pub fn timestamp_ms(self, timestamp_ms: i64) -> With<'e> {
-        With {
-            timestamp_ms: Some(timestamp_ms),
-            ..self
-        }
+        With { timestamp_ms: Some(timestamp_ms), ..self }
     }
 
     /// A partition; -1 is the sink's partitioner.
     pub fn partition(self, partition: i32) -> With<'e> {
-        With {
-            partition: Some(partition.into()),
-            ..self
-        }
+        With { partition: Some(partition.into()), ..self }
     }
 
     fn extras(&self) -> (u8, usize) {
@@ -175,16 +134,8 @@ impl<'e> With<'e> {
             at += 8;
         }
         if let Some(edits) = self.headers {
-            let cells = if edits.is_empty() {
-                0
-            } else {
-                pen.buffer.cell(24 * edits.len())
-            };
-            let off = if edits.is_empty() {
-                0
-            } else {
-                pen.buffer.offset(cells)
-            };
+            let cells = if edits.is_empty() { 0 } else { pen.buffer.cell(24 * edits.len()) };
+            let off = if edits.is_empty() { 0 } else { pen.buffer.offset(cells) };
             pen.buffer.put_reference(at, (off, edits.len() as u32));
             at += 8;
             for (i, edit) in edits.iter().enumerate() {
@@ -218,12 +169,7 @@ impl<'b> Out<'b> {
         ports: &'b [PortInfo],
         emit: &'b mut dyn FnMut(&[u8]) -> std::result::Result<(), EmitError>,
     ) -> Out<'b> {
-        Out {
-            buffer,
-            ports,
-            emit,
-            refused: None,
-        }
+        Out { buffer, ports, emit, refused: None }
     }
 
     /// The record goes on: as it was, or with the fields that were set.
@@ -245,42 +191,21 @@ impl<'b> Out<'b> {
         let mut buffer = self.buffer.borrow_mut();
         let (extras, extras_bytes) = with.extras();
         if buffer.edits.is_empty() {
-            return finish(
-                &mut buffer,
-                row,
-                with,
-                port,
-                EntryKind::Keep,
-                |_, _| Ok(()),
-                0,
-            );
+            return finish(&mut buffer, row, with, port, EntryKind::Keep, |_, _| Ok(()), 0);
         }
         if self.ports[port as usize].is_raw() {
-            return Err(Error::new(
-                "a raw port takes records as they are: fields that were set cannot be sent there",
-            ));
+            return Err(Error::new("a raw port takes records as they are: fields that were set cannot be sent there"));
         }
         if extras == 0
             && let Some(payload) = buffer.patch
         {
             let topic = topic_number(&mut buffer, with)?;
-            buffer.push(Entry {
-                source: row.index(),
-                kind: EntryKind::Patch,
-                extras,
-                port,
-                topic,
-                payload,
-            });
+            buffer.push(Entry { source: row.index(), kind: EntryKind::Patch, extras, port, topic, payload });
             return Ok(());
         }
         let layout = row.layout();
         let width = |node: u32| (layout.node(node).slots, layout.node(node).null_bits);
-        let size: usize = buffer
-            .edits
-            .iter()
-            .map(|e| 8 + layout.node(e.node).frame_bytes() as usize)
-            .sum();
+        let size: usize = buffer.edits.iter().map(|e| 8 + layout.node(e.node).frame_bytes() as usize).sum();
         let write = |buffer: &mut Buffer, at: usize| {
             buffer.items(at, row.frame(), row.slots_at(), width);
             if extras_bytes == 0 {
@@ -300,24 +225,14 @@ impl<'b> Out<'b> {
     pub fn tombstone_with(&mut self, row: &Row<'_>, with: &With<'_>) -> Result {
         let port = self.check(with)?;
         self.room()?;
-        finish(
-            &mut self.buffer.borrow_mut(),
-            row,
-            with,
-            port,
-            EntryKind::Tombstone,
-            |_, _| Ok(()),
-            0,
-        )
+        finish(&mut self.buffer.borrow_mut(), row, with, port, EntryKind::Tombstone, |_, _| Ok(()), 0)
     }
 
     /// A record of plain bytes on a raw port.
     pub fn raw(&mut self, port: Port, row: &Row<'_>, value: &[u8], with: &With<'_>) -> Result {
         let port = self.check(&with.port(port))?;
         if !self.ports[port as usize].is_raw() {
-            return Err(Error::new(format!(
-                "port {port} is not raw: build a row for it"
-            )));
+            return Err(Error::new(format!("port {port} is not raw: build a row for it")));
         }
         self.room()?;
         let heap = row.heap();
@@ -326,15 +241,7 @@ impl<'b> Out<'b> {
             buffer.put_reference(at, reference);
             Ok(())
         };
-        finish(
-            &mut self.buffer.borrow_mut(),
-            row,
-            with,
-            port,
-            EntryKind::Row,
-            write,
-            8,
-        )
+        finish(&mut self.buffer.borrow_mut(), row, with, port, EntryKind::Row, write, 8)
     }
 
     /// A new record on an avro port: set its fields, then `emit` it. Nullable fields that are not set are null.
@@ -343,18 +250,11 @@ impl<'b> Out<'b> {
     }
 
     /// As `row`, with extras of its own.
-    pub fn row_with<'o, 'r: 'o>(
-        &'o mut self,
-        port: Port,
-        row: &Row<'r>,
-        with: &With<'_>,
-    ) -> Result<Build<'o>> {
+    pub fn row_with<'o, 'r: 'o>(&'o mut self, port: Port, row: &Row<'r>, with: &With<'_>) -> Result<Build<'o>> {
         let port = self.check(&with.port(port))?;
         let info = &self.ports[port as usize];
         let Some(layout) = &info.value else {
-            return Err(Error::new(format!(
-                "port {port} takes kept records only: it has no schema of its own"
-            )));
+            return Err(Error::new(format!("port {port} takes kept records only: it has no schema of its own")));
         };
         self.room()?;
         let mut buffer = self.buffer.borrow_mut();
@@ -362,30 +262,12 @@ impl<'b> Out<'b> {
         let topic = topic_number(&mut buffer, with)?;
         let size = extras_bytes + layout.node(0).frame_bytes() as usize;
         let at = if size == 0 { 0 } else { buffer.cell(size) };
-        let mut pen = Pen {
-            buffer: &mut buffer,
-            heap: row.heap(),
-            layout,
-        };
+        let mut pen = Pen { buffer: &mut buffer, heap: row.heap(), layout };
         with.put(at, &mut pen);
         let payload = (at as u32, size as u32);
-        let entry = Entry {
-            source: row.index(),
-            kind: EntryKind::Row,
-            extras,
-            port,
-            topic,
-            payload,
-        };
+        let entry = Entry { source: row.index(), kind: EntryKind::Row, extras, port, topic, payload };
         drop(buffer);
-        Ok(Build::new(
-            self.buffer,
-            info,
-            layout,
-            row.heap(),
-            entry,
-            at + extras_bytes,
-        ))
+        Ok(Build::new(self.buffer, info, layout, row.heap(), entry, at + extras_bytes))
     }
 
     /// The record is unfit: its original goes to the record error policy (a dead letter, by default) with code and text. Other outputs of
@@ -411,14 +293,7 @@ impl<'b> Out<'b> {
         let reference = buffer.data(&text.as_bytes()[..cut]);
         buffer.put_reference(at + 8, reference);
         let (kind, payload) = (EntryKind::Reject, (at as u32, 16));
-        buffer.push(Entry {
-            source,
-            kind,
-            extras: 0,
-            port: 0,
-            topic: 0,
-            payload,
-        });
+        buffer.push(Entry { source, kind, extras: 0, port: 0, topic: 0, payload });
         Ok(())
     }
 
@@ -463,14 +338,9 @@ impl<'b> Out<'b> {
 
     fn check(&self, with: &With<'_>) -> Result<u8> {
         let port = with.port.unwrap_or(Port::FIRST).0;
-        let info = self
-            .ports
-            .get(port as usize)
-            .ok_or_else(|| Error::new(format!("the plugin has no port {port}")))?;
+        let info = self.ports.get(port as usize).ok_or_else(|| Error::new(format!("the plugin has no port {port}")))?;
         if matches!(with.key, Some(Some(_))) && info.key.is_some() {
-            return Err(Error::new(format!(
-                "keys of port {port} have a schema: plain bytes do not fit"
-            )));
+            return Err(Error::new(format!("keys of port {port} have a schema: plain bytes do not fit")));
         }
         Ok(port)
     }
@@ -479,9 +349,7 @@ impl<'b> Out<'b> {
 fn topic_number(buffer: &mut Buffer, with: &With<'_>) -> Result<u16> {
     match with.topic {
         None => Ok(0),
-        Some(topic) => buffer
-            .topic(topic)
-            .ok_or_else(|| Error::new("a batch names more than 65,535 topics")),
+        Some(topic) => buffer.topic(topic).ok_or_else(|| Error::new("a batch names more than 65,535 topics")),
     }
 }
 
@@ -500,23 +368,9 @@ fn finish(
     let size = extras_bytes + size;
     let at = if size == 0 { 0 } else { buffer.cell(size) };
     if extras != 0 {
-        with.put(
-            at,
-            &mut Pen {
-                buffer,
-                heap: row.heap(),
-                layout: row.layout(),
-            },
-        );
+        with.put(at, &mut Pen { buffer, heap: row.heap(), layout: row.layout() });
     }
     write(buffer, at + extras_bytes)?;
-    buffer.push(Entry {
-        source: row.index(),
-        kind,
-        extras,
-        port,
-        topic,
-        payload: (at as u32, size as u32),
-    });
+    buffer.push(Entry { source: row.index(), kind, extras, port, topic, payload: (at as u32, size as u32) });
     Ok(())
 }

@@ -53,11 +53,7 @@ impl<'a> Memory<'a> {
         if len == 0 {
             return &[];
         }
-        let (bytes, base) = if off < HIGH {
-            (self.heap, self.heap_at)
-        } else {
-            (self.out, HIGH + self.out_at)
-        };
+        let (bytes, base) = if off < HIGH { (self.heap, self.heap_at) } else { (self.out, HIGH + self.out_at) };
         let from = (off - base) as usize;
         &bytes[from..from + len]
     }
@@ -82,15 +78,7 @@ impl<'f, 'a> At<'f, 'a> {
     /// The root value of a frame that lies in a heap.
     pub(crate) fn root(frame: &'a [u8], node: u32, memory: Memory<'a>) -> At<'a, 'a> {
         let slots_at = 8 * memory.layout.node(node).null_words() as usize;
-        At {
-            frame,
-            lasting: Some(frame),
-            bit: 0,
-            slots_at,
-            node,
-            under: NONE,
-            memory,
-        }
+        At { frame, lasting: Some(frame), bit: 0, slots_at, node, under: NONE, memory }
     }
 
     pub(crate) fn slot(&self) -> u64 {
@@ -99,10 +87,7 @@ impl<'f, 'a> At<'f, 'a> {
 
     /// Offset and length (or count, branch) of a reference.
     pub(crate) fn reference(&self) -> (u32, u32) {
-        (
-            u32_at(self.frame, self.slots_at),
-            u32_at(self.frame, self.slots_at + 4),
-        )
+        (u32_at(self.frame, self.slots_at), u32_at(self.frame, self.slots_at + 4))
     }
 
     pub(crate) fn kind(&self) -> &'a Kind {
@@ -111,12 +96,7 @@ impl<'f, 'a> At<'f, 'a> {
 
     /// The value beneath a nullable that is not null.
     pub(crate) fn beneath(&self, inner: u32) -> At<'f, 'a> {
-        At {
-            bit: self.bit + 1,
-            node: inner,
-            under: NONE,
-            ..*self
-        }
+        At { bit: self.bit + 1, node: inner, under: NONE, ..*self }
     }
 
     pub(crate) fn bytes(&self) -> &'a [u8] {
@@ -127,11 +107,7 @@ impl<'f, 'a> At<'f, 'a> {
     /// The frame that a box or union branch refers to.
     pub(crate) fn frame_of(&self, node: u32) -> At<'a, 'a> {
         let size = self.memory.layout.node(node).frame_bytes() as usize;
-        At::root(
-            self.memory.bytes(self.reference().0, size),
-            node,
-            self.memory,
-        )
+        At::root(self.memory.bytes(self.reference().0, size), node, self.memory)
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -174,7 +150,7 @@ pub struct Struct;
 pub struct Union;
 
 macro_rules! scalar {
-    ($type:ty, $name:literal, $value:ty, [$($kind:pat),+], |$at:ident| $read:expr) => {
+    ($type:ty, $name:literal, $value:ty, [$($kind:pat),+], $at:ident => $read:expr) => {
         impl Type for $type {
             type Value<'a> = $value;
             fn accepts(layout: &Layout, node: u32) -> bool {
@@ -191,41 +167,16 @@ macro_rules! scalar {
     };
 }
 
-scalar!(bool, "bool", bool, [Kind::Boolean], |at| at.slot() != 0);
-scalar!(i32, "i32", i32, [Kind::Int], |at| at.slot() as i32);
-scalar!(i64, "i64", i64, [Kind::Int, Kind::Long], |at| at.slot()
-    as i64);
-scalar!(
-    f32,
-    "f32",
-    f32,
-    [Kind::Float],
-    |at| f64::from_bits(at.slot()) as f32
-);
-scalar!(f64, "f64", f64, [Kind::Float, Kind::Double], |at| {
-    f64::from_bits(at.slot())
-});
-scalar!(Symbol, "Symbol", Symbol, [Kind::Enum(_)], |at| Symbol(
-    at.slot() as u32
-));
-scalar!(Text, "Text", &'a str, [Kind::Text], |at| text(at.bytes()));
-scalar!(
-    Bytes,
-    "Bytes",
-    &'a [u8],
-    [Kind::Bytes, Kind::Fixed(_)],
-    |at| at.bytes()
-);
-scalar!(
-    Struct,
-    "Struct",
-    StructView<'a>,
-    [Kind::Struct(_), Kind::Boxed(_)],
-    |at| StructView::at(at)
-);
-scalar!(Union, "Union", UnionView<'a>, [Kind::Union(_)], |at| {
-    UnionView::at(at)
-});
+scalar! { bool, "bool", bool, [Kind::Boolean], at => at.slot() != 0 }
+scalar! { i32, "i32", i32, [Kind::Int], at => at.slot() as i32 }
+scalar! { i64, "i64", i64, [Kind::Int, Kind::Long], at => at.slot() as i64 }
+scalar! { f32, "f32", f32, [Kind::Float], at => f64::from_bits(at.slot()) as f32 }
+scalar! { f64, "f64", f64, [Kind::Float, Kind::Double], at => f64::from_bits(at.slot()) }
+scalar! { Symbol, "Symbol", Symbol, [Kind::Enum(_)], at => Symbol(at.slot() as u32) }
+scalar! { Text, "Text", &'a str, [Kind::Text], at => text(at.bytes()) }
+scalar! { Bytes, "Bytes", &'a [u8], [Kind::Bytes, Kind::Fixed(_)], at => at.bytes() }
+scalar! { Struct, "Struct", StructView<'a>, [Kind::Struct(_), Kind::Boxed(_)], at => StructView::at(at) }
+scalar! { Union, "Union", UnionView<'a>, [Kind::Union(_)], at => UnionView::at(at) }
 
 /// The host checked the text when it decoded the record.
 pub(crate) fn text(bytes: &[u8]) -> &str {

@@ -56,14 +56,7 @@ pub struct Header<'b> {
 impl<'b> Row<'b> {
     pub(crate) fn new(bytes: &'b mut [u8], index: u32, batch: &'b Batch<'b>) -> Row<'b> {
         let slots_at = 8 * batch.layout.node(0).null_words() as usize;
-        Row {
-            bytes,
-            index,
-            batch,
-            slots_at,
-            refers: false,
-            seen: Cell::new(None),
-        }
+        Row { bytes, index, batch, slots_at, refers: false, seen: Cell::new(None) }
     }
 
     /// The value of a field, as it came or as it was set. The text, list or view lives as long as the batch.
@@ -100,25 +93,15 @@ impl<'b> Row<'b> {
     pub fn copy<T: Type>(&mut self, to: Field<T>, from: Field<T>) -> Result {
         self.check(from);
         let layout = self.batch.layout;
-        check_same_type(
-            layout,
-            from.node,
-            layout,
-            to.node,
-            &mut self.batch.buffer.borrow_mut(),
-        )?;
+        check_same_type(layout, from.node, layout, to.node, &mut self.batch.buffer.borrow_mut())?;
         let from_slot = self.slots_at + 8 * from.slot as usize;
         let node = layout.node(from.node);
         self.write(to, |pen, spot| {
-            let Place::Row(frame) = &mut spot.frame else {
-                unreachable!("a row's fields lie in the row")
-            };
+            let Place::Row(frame) = &mut spot.frame else { unreachable!("a row's fields lie in the row") };
             let to_slot = spot.slots_at;
             frame.copy_within(from_slot..from_slot + 8 * node.slots as usize, to_slot);
             for k in 0..node.null_bits {
-                let Place::Row(frame) = &spot.frame else {
-                    unreachable!("as above")
-                };
+                let Place::Row(frame) = &spot.frame else { unreachable!("as above") };
                 let on = bit_at(frame, from.bit + k);
                 spot.put_bit(pen, k, on);
             }
@@ -131,19 +114,13 @@ impl<'b> Row<'b> {
         !self.batch.buffer.borrow().edits.is_empty()
     }
 
-    fn write<T: Type>(
-        &mut self,
-        field: Field<T>,
-        write: impl FnOnce(&mut Pen<'_>, &mut Spot<'_>) -> Result,
-    ) -> Result {
+    fn write<T: Type>(&mut self, field: Field<T>, write: impl FnOnce(&mut Pen<'_>, &mut Spot<'_>) -> Result) -> Result {
         self.check(field);
         if self.is_tombstone() || self.decode_error().is_some() {
             return Err(Error::new("a record without a value has no field to set"));
         }
         if field.number == NONE {
-            return Err(Error::new(
-                "the whole record cannot be set: set its fields or emit a new one",
-            ));
+            return Err(Error::new("the whole record cannot be set: set its fields or emit a new one"));
         }
         let (batch, slots_at) = (self.batch, self.slots_at);
         let frame = &mut self.bytes[PREFIX_BYTES..];
@@ -152,37 +129,16 @@ impl<'b> Row<'b> {
         }
         let mut buffer = batch.buffer.borrow_mut();
         let before = buffer.bytes.len();
-        let heap = Heap {
-            bytes: batch.heap,
-            at: batch.heap_at,
-        };
-        let mut pen = Pen {
-            buffer: &mut buffer,
-            heap,
-            layout: batch.layout,
-        };
+        let heap = Heap { bytes: batch.heap, at: batch.heap_at };
+        let mut pen = Pen { buffer: &mut buffer, heap, layout: batch.layout };
         let slots_at = slots_at + 8 * field.slot as usize;
-        write(
-            &mut pen,
-            &mut Spot {
-                frame: Place::Row(frame),
-                bit: field.bit,
-                slots_at,
-                node: field.node,
-            },
-        )?;
+        write(&mut pen, &mut Spot { frame: Place::Row(frame), bit: field.bit, slots_at, node: field.node })?;
         if buffer.bytes.len() > before {
             buffer.row_refers = true;
             self.refers = true;
         }
         let inside = batch.layout.numbers(field.node);
-        buffer.edit(Edit {
-            number: field.number,
-            inside,
-            node: field.node,
-            slot: field.slot,
-            bit: field.bit,
-        });
+        buffer.edit(Edit { number: field.number, inside, node: field.node, slot: field.slot, bit: field.bit });
         Ok(())
     }
 
@@ -209,26 +165,9 @@ impl<'b> Row<'b> {
 
     #[inline]
     fn memory(&self) -> Memory<'b> {
-        let Batch {
-            heap,
-            heap_at,
-            layout,
-            arena,
-            ..
-        } = *self.batch;
-        let (out, out_at) = if self.refers {
-            self.set_bytes()
-        } else {
-            (&[][..], 0)
-        };
-        Memory {
-            heap,
-            heap_at,
-            out,
-            out_at,
-            arena,
-            layout,
-        }
+        let Batch { heap, heap_at, layout, arena, .. } = *self.batch;
+        let (out, out_at) = if self.refers { self.set_bytes() } else { (&[][..], 0) };
+        Memory { heap, heap_at, out, out_at, arena, layout }
     }
 
     /// What was set on this row, where it lives long enough.
@@ -263,10 +202,7 @@ impl<'b> Row<'b> {
     }
 
     pub(crate) fn heap(&self) -> Heap<'b> {
-        Heap {
-            bytes: self.batch.heap,
-            at: self.batch.heap_at,
-        }
+        Heap { bytes: self.batch.heap, at: self.batch.heap_at }
     }
 
     /// The record's topic.
@@ -329,33 +265,13 @@ impl<'b> Row<'b> {
     }
 
     fn key_at(&self, layout: &'b Layout, off: u32) -> At<'b, 'b> {
-        let memory = Memory {
-            layout,
-            ..self.plain()
-        };
-        At::root(
-            memory.bytes(off, layout.node(0).frame_bytes() as usize),
-            0,
-            memory,
-        )
+        let memory = Memory { layout, ..self.plain() };
+        At::root(memory.bytes(off, layout.node(0).frame_bytes() as usize), 0, memory)
     }
 
     fn plain(&self) -> Memory<'b> {
-        let Batch {
-            heap,
-            heap_at,
-            layout,
-            arena,
-            ..
-        } = *self.batch;
-        Memory {
-            heap,
-            heap_at,
-            out: &[],
-            out_at: 0,
-            arena,
-            layout,
-        }
+        let Batch { heap, heap_at, layout, arena, .. } = *self.batch;
+        Memory { heap, heap_at, out: &[], out_at: 0, arena, layout }
     }
 
     /// The headers in Kafka's order, repeats included; empty without `want_headers`.
@@ -366,19 +282,13 @@ impl<'b> Row<'b> {
         (0..count).map(move |i| {
             let word = |k: usize| u32_at(cells, 16 * i + 4 * k);
             let value = (word(3) != NULL).then(|| memory.bytes(word(2), word(3) as usize));
-            Header {
-                name: memory.bytes(word(0), word(1) as usize),
-                value,
-            }
+            Header { name: memory.bytes(word(0), word(1) as usize), value }
         })
     }
 
     /// The last header of a name, as text; none if there is none, or if it is null or not UTF-8.
     pub fn header_text(&self, name: &str) -> Option<&'b str> {
-        let found = self
-            .headers()
-            .filter(|h| h.name == name.as_bytes())
-            .last()?;
+        let found = self.headers().filter(|h| h.name == name.as_bytes()).last()?;
         std::str::from_utf8(found.value?).ok()
     }
 
@@ -393,13 +303,7 @@ impl<'b> Row<'b> {
 }
 
 /// Whether a value may be copied as it is; pairs that were found equal are remembered.
-pub(crate) fn check_same_type(
-    from: &Layout,
-    from_node: u32,
-    to: &Layout,
-    to_node: u32,
-    buffer: &mut Buffer,
-) -> Result {
+pub(crate) fn check_same_type(from: &Layout, from_node: u32, to: &Layout, to_node: u32, buffer: &mut Buffer) -> Result {
     let pair = [from.id(), from_node, to.id(), to_node];
     if buffer.same.contains(&pair) {
         return Ok(());

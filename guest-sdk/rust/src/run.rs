@@ -37,9 +37,7 @@ struct Header {
 impl Header {
     fn read(batch: &[u8], frame_bytes: usize) -> Result<Header> {
         if batch.len() < HEADER_BYTES || &batch[..4] != MAGIC {
-            return Err(Error::new(
-                "the batch does not begin with KLR1: this plugin reads row layout revision 1",
-            ));
+            return Err(Error::new("the batch does not begin with KLR1: this plugin reads row layout revision 1"));
         }
         let word = |at: usize| u32_at(batch, at);
         let header = Header {
@@ -52,16 +50,11 @@ impl Header {
             topic: (word(40), word(44)),
         };
         let rows_end = header.rows_at + header.rows as usize * header.stride;
-        if word(20) as usize != batch.len()
-            || header.heap_at > batch.len()
-            || rows_end > header.heap_at
-        {
+        if word(20) as usize != batch.len() || header.heap_at > batch.len() || rows_end > header.heap_at {
             return Err(Error::new("the batch's header does not fit its length"));
         }
         if header.stride != PREFIX_BYTES + frame_bytes {
-            return Err(Error::new(
-                "the batch's rows do not have the size of the layout given in open",
-            ));
+            return Err(Error::new("the batch's rows do not have the size of the layout given in open"));
         }
         Ok(header)
     }
@@ -73,12 +66,7 @@ impl<T: Transform> Running<T> {
         let transform = T::open(&context)?;
         // half of what a batch may emit, so that a host with tight limits still gets several pieces
         let piece_bytes = PIECE_BYTES.min(context.limits.emit_bytes_max as usize / 2);
-        Ok(Running {
-            transform,
-            context,
-            buffer: RefCell::new(Buffer::output()),
-            piece_bytes,
-        })
+        Ok(Running { transform, context, buffer: RefCell::new(Buffer::output()), piece_bytes })
     }
 
     /// Runs one batch. `batch` may lie at any address; its rows are changed in place, its heap is not.
@@ -87,29 +75,14 @@ impl<T: Transform> Running<T> {
         batch: &mut [u8],
         emit: &mut dyn FnMut(&[u8]) -> std::result::Result<(), EmitError>,
     ) -> std::result::Result<(), Fault> {
-        let Running {
-            transform,
-            context,
-            buffer,
-            piece_bytes,
-        } = self;
-        let whole = |error: Error| Fault {
-            at: None,
-            message: error.message().to_owned(),
-        };
+        let Running { transform, context, buffer, piece_bytes } = self;
+        let whole = |error: Error| Fault { at: None, message: error.message().to_owned() };
         let frame_bytes = context.input.node(0).frame_bytes() as usize;
         let header = Header::read(batch, frame_bytes).map_err(whole)?;
         let (front, heap) = batch.split_at_mut(header.heap_at);
         let arena = Arena::default();
         let (heap, heap_at) = (&*heap, header.heap_at as u32);
-        let memory = Memory {
-            heap,
-            heap_at,
-            out: &[],
-            out_at: 0,
-            arena: &arena,
-            layout: &context.input,
-        };
+        let memory = Memory { heap, heap_at, out: &[], out_at: 0, arena: &arena, layout: &context.input };
         let shared = Batch {
             heap,
             heap_at,
@@ -123,8 +96,7 @@ impl<T: Transform> Running<T> {
         };
         buffer.borrow_mut().begin_batch(header.rows);
         let mut out = Out::new(buffer, &context.ports, emit);
-        let rows =
-            &mut front[header.rows_at..header.rows_at + header.rows as usize * header.stride];
+        let rows = &mut front[header.rows_at..header.rows_at + header.rows as usize * header.stride];
         for (index, bytes) in rows.chunks_exact_mut(header.stride).enumerate() {
             let mut row = Row::new(bytes, index as u32, &shared);
             buffer.borrow_mut().begin_row();
@@ -139,8 +111,7 @@ impl<T: Transform> Running<T> {
                 return Err(refused(&out, buffer, context, index as u32));
             }
         }
-        out.between_rows(0)
-            .map_err(|_| refused(&out, buffer, context, u32::MAX))
+        out.between_rows(0).map_err(|_| refused(&out, buffer, context, u32::MAX))
     }
 
     /// Last call.
@@ -167,12 +138,6 @@ fn refused(out: &Out<'_>, buffer: &RefCell<Buffer>, context: &Context, index: u3
         Some(EmitError::EntriesLimit) => entries > context.limits.emit_entries_max,
         _ => false,
     };
-    let message = out.refused().map_or_else(
-        || "an output could not be written".to_owned(),
-        ToString::to_string,
-    );
-    Fault {
-        at: (alone && index != u32::MAX).then_some(index),
-        message,
-    }
+    let message = out.refused().map_or_else(|| "an output could not be written".to_owned(), ToString::to_string);
+    Fault { at: (alone && index != u32::MAX).then_some(index), message }
 }

@@ -19,10 +19,7 @@ pub struct Schema {
 impl Schema {
     /// A record of that full name: the name that the producer's schema has, or one of its aliases.
     pub fn record(name: &str) -> Schema {
-        Schema {
-            name: name.into(),
-            fields: Vec::new(),
-        }
+        Schema { name: name.into(), fields: Vec::new() }
     }
 
     /// A field. `kind`: a primitive's or named type's name, or Avro JSON (`{"type":"array","items":"string"}`).
@@ -34,10 +31,7 @@ impl Schema {
     /// A field that may be null and that a producer may lack: `["null", kind]` with default null.
     pub fn optional(self, name: &str, kind: &str) -> Schema {
         let kind = as_json(kind);
-        self.push(format!(
-            "{{\"name\":{},\"type\":[\"null\",{kind}],\"default\":null}}",
-            quoted(name)
-        ))
+        self.push(format!("{{\"name\":{},\"type\":[\"null\",{kind}],\"default\":null}}", quoted(name)))
     }
 
     /// A field that is an array of `kind`.
@@ -64,11 +58,7 @@ impl Schema {
 
     /// The schema as Avro JSON.
     pub fn text(&self) -> String {
-        format!(
-            "{{\"type\":\"record\",\"name\":{},\"fields\":[{}]}}",
-            quoted(&self.name),
-            self.fields.join(",")
-        )
+        format!("{{\"type\":\"record\",\"name\":{},\"fields\":[{}]}}", quoted(&self.name), self.fields.join(","))
     }
 
     fn push(mut self, field: String) -> Schema {
@@ -78,11 +68,7 @@ impl Schema {
 }
 
 fn as_json(kind: &str) -> String {
-    if kind.starts_with(['{', '[', '"']) {
-        kind.into()
-    } else {
-        quoted(kind)
-    }
+    if kind.starts_with(['{', '[', '"']) { kind.into() } else { quoted(kind) }
 }
 
 /// A JSON string. Names have no need of it; a custom text may.

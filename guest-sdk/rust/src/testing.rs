@@ -79,28 +79,14 @@ impl<T: Transform> Harness<T> {
     }
 
     /// As `new`, with limits of one's own.
-    pub fn with_limits(
-        config: &[(&str, &str)],
-        source_schema: &str,
-        limits: Limits,
-    ) -> Result<Harness<T>> {
-        let mut entries: Vec<_> = config
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect();
+    pub fn with_limits(config: &[(&str, &str)], source_schema: &str, limits: Limits) -> Result<Harness<T>> {
+        let mut entries: Vec<_> = config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         entries.sort();
         let config = Config::new(entries);
         let manifest = T::describe(&config, Some(source_schema))?.complete();
         let source = schema::layout(u32::MAX, source_schema)?;
-        let input = schema::layout(
-            0,
-            manifest.reader_schema.as_deref().unwrap_or(source_schema),
-        )?;
-        let key = manifest
-            .key_schema
-            .as_deref()
-            .map(|s| schema::layout(1, s))
-            .transpose()?;
+        let input = schema::layout(0, manifest.reader_schema.as_deref().unwrap_or(source_schema))?;
+        let key = manifest.key_schema.as_deref().map(|s| schema::layout(1, s)).transpose()?;
         let mut ports = Vec::new();
         for (i, output) in manifest.outputs.iter().enumerate() {
             let id = 2 + 2 * i as u32;
@@ -113,16 +99,7 @@ impl<T: Transform> Harness<T> {
         }
         let context = Context::new(config, input.clone(), key.clone(), ports.clone(), limits);
         let running = Running::open(context)?;
-        Ok(Harness {
-            running,
-            manifest,
-            source,
-            input,
-            key,
-            ports,
-            topic: "orders".into(),
-            partition: 0,
-        })
+        Ok(Harness { running, manifest, source, input, key, ports, topic: "orders".into(), partition: 0 })
     }
 
     /// What the transform said about itself.
@@ -176,16 +153,8 @@ impl<T: Transform> Harness<T> {
                 }
             }
         }
-        let buffer = write_batch(
-            &self.input,
-            self.key.as_ref(),
-            &rows,
-            &self.topic,
-            self.partition,
-        )?;
-        let pieces = self
-            .run_buffer(&mut buffer.clone())
-            .map_err(|fault| Error::new(fault.message))?;
+        let buffer = write_batch(&self.input, self.key.as_ref(), &rows, &self.topic, self.partition)?;
+        let pieces = self.run_buffer(&mut buffer.clone()).map_err(|fault| Error::new(fault.message))?;
         self.read(&buffer, &pieces, &sources, records, &mut outcomes)?;
         outcomes.withdraw();
         Ok(outcomes)
@@ -202,15 +171,8 @@ impl<T: Transform> Harness<T> {
         records: &[Record],
         outcomes: &mut Outcomes,
     ) -> Result {
-        let reader = output::Reader {
-            input,
-            layout: &self.input,
-            ports: &self.ports,
-            manifest: &self.manifest,
-        };
-        pieces
-            .iter()
-            .try_for_each(|piece| reader.read(piece, sources, records, outcomes))
+        let reader = output::Reader { input, layout: &self.input, ports: &self.ports, manifest: &self.manifest };
+        pieces.iter().try_for_each(|piece| reader.read(piece, sources, records, outcomes))
     }
 
     /// Runs an input buffer and gives the output buffers, as they cross the boundary.
@@ -254,9 +216,7 @@ fn project(layout: &Layout, node: u32, value: &Value) -> Result<Value> {
             for field in fields {
                 let part = match value.get(&field.name) {
                     Some(part) => project(layout, field.node, part)?,
-                    None if matches!(layout.node(field.node).kind, Kind::Nullable(_)) => {
-                        Value::Null
-                    }
+                    None if matches!(layout.node(field.node).kind, Kind::Nullable(_)) => Value::Null,
                     None => {
                         return Err(Error::new(format!(
                             "the record lacks field {:?}, which the transform reads",
@@ -268,24 +228,16 @@ fn project(layout: &Layout, node: u32, value: &Value) -> Result<Value> {
             }
             Value::Struct(out)
         }
-        (Kind::Nullable(inner) | Kind::Boxed(inner), v) if *v != Value::Null => {
-            project(layout, *inner, v)?
+        (Kind::Nullable(inner) | Kind::Boxed(inner), v) if *v != Value::Null => project(layout, *inner, v)?,
+        (Kind::Array(item), Value::List(items)) => {
+            Value::List(items.iter().map(|v| project(layout, *item, v)).collect::<Result<_>>()?)
         }
-        (Kind::Array(item), Value::List(items)) => Value::List(
-            items
-                .iter()
-                .map(|v| project(layout, *item, v))
-                .collect::<Result<_>>()?,
-        ),
         (Kind::Map(item), Value::Map(entries)) => {
             let entry = |(k, v): &(String, Value)| Ok((k.clone(), project(layout, *item, v)?));
             Value::Map(entries.iter().map(entry).collect::<Result<_>>()?)
         }
         (Kind::Union(branches), Value::Union(branch, v)) if (*branch as usize) < branches.len() => {
-            Value::Union(
-                *branch,
-                Box::new(project(layout, branches[*branch as usize], v)?),
-            )
+            Value::Union(*branch, Box::new(project(layout, branches[*branch as usize], v)?))
         }
         _ => value.clone(),
     })

@@ -32,10 +32,7 @@ pub trait Transform: Sized + 'static {
 
     /// A record that could not be decoded, if the manifest wants them: rejected, unless this is written.
     fn undecodable(&mut self, row: &mut Row<'_>, _out: &mut Out<'_>) -> Result {
-        Err(Error::new(format!(
-            "the record could not be decoded (decode error {})",
-            row.decode_error().unwrap_or(0)
-        )))
+        Err(Error::new(format!("the record could not be decoded (decode error {})", row.decode_error().unwrap_or(0))))
     }
 
     /// Last call before a planned stop, a swap or a rebalance; it cannot emit.

@@ -75,53 +75,30 @@ fn put(value: &Value, pen: &mut Pen<'_>, spot: &mut Spot<'_>) -> Result {
         (Kind::Boolean, Value::Boolean(v)) => v.put(pen, spot),
         (Kind::Int | Kind::Long, Value::Long(v)) => v.put(pen, spot),
         (Kind::Float | Kind::Double, Value::Double(v)) => v.put(pen, spot),
-        (Kind::Float | Kind::Double, Value::Long(v)) if (*v as f64) as i64 == *v => {
-            (*v as f64).put(pen, spot)
-        }
-        (Kind::Bytes | Kind::Fixed(_), Value::Bytes(v)) => {
-            Put::<Bytes>::put(v.as_slice(), pen, spot)
-        }
+        (Kind::Float | Kind::Double, Value::Long(v)) if (*v as f64) as i64 == *v => (*v as f64).put(pen, spot),
+        (Kind::Bytes | Kind::Fixed(_), Value::Bytes(v)) => Put::<Bytes>::put(v.as_slice(), pen, spot),
         (Kind::Text, Value::Text(v)) => v.as_str().put(pen, spot),
         (Kind::Enum(symbols), Value::Text(v)) => match symbols.iter().position(|s| s == v) {
             Some(i) => Symbol(i as u32).put(pen, spot),
-            None => Err(Error::new(format!(
-                "the enum has no symbol {v:?}: it has {}",
-                symbols.join(", ")
-            ))),
+            None => Err(Error::new(format!("the enum has no symbol {v:?}: it has {}", symbols.join(", ")))),
         },
-        (Kind::Array(_), Value::List(items)) => {
-            spot.put_elements(pen, items.iter(), |pen, spot, v| put(v, pen, spot))
-        }
+        (Kind::Array(_), Value::List(items)) => spot.put_elements(pen, items.iter(), |pen, spot, v| put(v, pen, spot)),
         (Kind::Map(_), Value::Map(entries)) => {
-            spot.put_entries(pen, entries.iter().map(|(k, v)| (k, v)), |pen, spot, v| {
-                put(v, pen, spot)
-            })
+            spot.put_entries(pen, entries.iter().map(|(k, v)| (k, v)), |pen, spot, v| put(v, pen, spot))
         }
         (Kind::Struct(fields), Value::Struct(values)) => {
-            if let Some((name, _)) = values
-                .iter()
-                .find(|v| !fields.iter().any(|f| f.name == v.0))
-            {
+            if let Some((name, _)) = values.iter().find(|v| !fields.iter().any(|f| f.name == v.0)) {
                 return Err(Error::new(format!("the record has no field {name:?}")));
             }
             for field in fields {
                 let Some(v) = value.get(&field.name) else {
-                    return Err(Error::new(format!(
-                        "field {:?} is missing: every field is stated",
-                        field.name
-                    )));
+                    return Err(Error::new(format!("field {:?} is missing: every field is stated", field.name)));
                 };
-                put(
-                    v,
-                    pen,
-                    &mut spot.part(field.null_bit, field.slot, field.node),
-                )?;
+                put(v, pen, &mut spot.part(field.null_bit, field.slot, field.node))?;
             }
             Ok(())
         }
-        (Kind::Boxed(node), Value::Struct(_)) => {
-            spot.put_frame(pen, *node, 1, |pen, spot| put(value, pen, spot))
-        }
+        (Kind::Boxed(node), Value::Struct(_)) => spot.put_frame(pen, *node, 1, |pen, spot| put(value, pen, spot)),
         (Kind::Union(branches), Value::Union(branch, v)) => match branches.get(*branch as usize) {
             Some(node) => spot.put_frame(pen, *node, *branch, |pen, spot| put(v, pen, spot)),
             None => Err(Error::new(format!("the union has no branch {branch}"))),
@@ -146,17 +123,9 @@ impl From<AnyValue<'_>> for Value {
             AnyValue::Bytes(v) | AnyValue::Fixed(v) => Value::Bytes(v.to_vec()),
             AnyValue::Text(v) => Value::Text(v.into()),
             AnyValue::Symbol(_, name) => Value::Text(name.into()),
-            AnyValue::Struct(v) => Value::Struct(
-                v.iter()
-                    .map(|(name, v)| (name.to_owned(), v.into()))
-                    .collect(),
-            ),
+            AnyValue::Struct(v) => Value::Struct(v.iter().map(|(name, v)| (name.to_owned(), v.into())).collect()),
             AnyValue::List(v) => Value::List(v.iter().map(Value::from).collect()),
-            AnyValue::Map(v) => Value::Map(
-                v.iter()
-                    .map(|(key, v)| (key.to_owned(), v.into()))
-                    .collect(),
-            ),
+            AnyValue::Map(v) => Value::Map(v.iter().map(|(key, v)| (key.to_owned(), v.into())).collect()),
             AnyValue::Union(v) => Value::Union(v.branch(), Box::new(v.any().into())),
         }
     }

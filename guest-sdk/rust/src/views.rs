@@ -19,20 +19,11 @@ pub struct ListView<'a, T> {
 
 impl<'a, T: Type> ListView<'a, T> {
     pub(crate) fn at(at: &At<'_, 'a>) -> ListView<'a, T> {
-        let Kind::Array(node) = *at.kind() else {
-            unreachable!("the type was checked in open")
-        };
+        let Kind::Array(node) = *at.kind() else { unreachable!("the type was checked in open") };
         let (off, count) = at.reference();
         let stride = at.memory.layout.node(node).frame_bytes() as usize;
         let cells = at.memory.bytes(off, stride * count as usize);
-        ListView {
-            cells,
-            stride,
-            count: count as usize,
-            node,
-            memory: at.memory,
-            item: PhantomData,
-        }
+        ListView { cells, stride, count: count as usize, node, memory: at.memory, item: PhantomData }
     }
 
     /// Number of elements.
@@ -81,23 +72,13 @@ pub struct MapView<'a, T> {
 
 impl<'a, T: Type> MapView<'a, T> {
     pub(crate) fn at(at: &At<'_, 'a>) -> MapView<'a, T> {
-        let Kind::Map(node) = *at.kind() else {
-            unreachable!("the type was checked in open")
-        };
+        let Kind::Map(node) = *at.kind() else { unreachable!("the type was checked in open") };
         let (off, count) = at.reference();
         let value = at.memory.layout.node(node);
         let stride = value.frame_bytes() as usize + 8;
         let cells = at.memory.bytes(off, stride * count as usize);
         let words = 8 * value.null_words() as usize;
-        MapView {
-            cells,
-            stride,
-            count: count as usize,
-            node,
-            words,
-            memory: at.memory,
-            value: PhantomData,
-        }
+        MapView { cells, stride, count: count as usize, node, words, memory: at.memory, value: PhantomData }
     }
 
     /// Number of entries.
@@ -112,10 +93,7 @@ impl<'a, T: Type> MapView<'a, T> {
 
     /// The value of a key: the last one, where the key is repeated.
     pub fn get(&self, key: &str) -> Option<T::Value<'a>> {
-        (0..self.count)
-            .rev()
-            .find(|i| self.key(*i) == key)
-            .map(|i| self.value(i))
+        (0..self.count).rev().find(|i| self.key(*i) == key).map(|i| self.value(i))
     }
 
     /// Keys and values in order.
@@ -130,24 +108,13 @@ impl<'a, T: Type> MapView<'a, T> {
 
     fn key(&self, index: usize) -> &'a str {
         let entry = self.entry(index);
-        text(self.memory.bytes(
-            u32_at(entry, self.words),
-            u32_at(entry, self.words + 4) as usize,
-        ))
+        text(self.memory.bytes(u32_at(entry, self.words), u32_at(entry, self.words + 4) as usize))
     }
 
     fn value(&self, index: usize) -> T::Value<'a> {
         let entry = self.entry(index);
         let (slots_at, node, memory) = (self.words + 8, self.node, self.memory);
-        T::read(&At {
-            frame: entry,
-            lasting: Some(entry),
-            bit: 0,
-            slots_at,
-            node,
-            under: NONE,
-            memory,
-        })
+        T::read(&At { frame: entry, lasting: Some(entry), bit: 0, slots_at, node, under: NONE, memory })
     }
 }
 
@@ -175,13 +142,7 @@ impl<'a> StructView<'a> {
             return StructView::at(&at.frame_of(node));
         }
         let frame = at.lasting.unwrap_or_else(|| at.memory.arena.keep(at.frame));
-        StructView {
-            frame,
-            bit: at.bit,
-            slots_at: at.slots_at,
-            node: at.node,
-            memory: at.memory,
-        }
+        StructView { frame, bit: at.bit, slots_at: at.slots_at, node: at.node, memory: at.memory }
     }
 
     /// The value of a field; the handle comes from [`Layout::inner`] (from [`Layout::field`] for the root record).
@@ -193,11 +154,7 @@ impl<'a> StructView<'a> {
             field.layout == self.memory.layout.id() && field.scope == self.node,
             "a field handle of another record: resolve it with `inner`"
         );
-        let under = if field.under == NONE {
-            NONE
-        } else {
-            self.bit + field.under
-        };
+        let under = if field.under == NONE { NONE } else { self.bit + field.under };
         let slots_at = self.slots_at + 8 * field.slot as usize;
         let (frame, memory) = (self.frame, self.memory);
         T::read(&At {
@@ -214,21 +171,11 @@ impl<'a> StructView<'a> {
     /// Names and values in the schema's order, for transforms that do not know the schema.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'a str, AnyValue<'a>)> + use<'a> {
         let view = *self;
-        let Kind::Struct(fields) = &view.memory.layout.node(view.node).kind else {
-            unreachable!("a view of a record")
-        };
+        let Kind::Struct(fields) = &view.memory.layout.node(view.node).kind else { unreachable!("a view of a record") };
         fields.iter().map(move |f| {
             let (bit, slots_at) = (view.bit + f.null_bit, view.slots_at + 8 * f.slot as usize);
             let (frame, memory) = (view.frame, view.memory);
-            let at = At {
-                frame,
-                lasting: Some(frame),
-                bit,
-                slots_at,
-                node: f.node,
-                under: NONE,
-                memory,
-            };
+            let at = At { frame, lasting: Some(frame), bit, slots_at, node: f.node, under: NONE, memory };
             (f.name.as_str(), AnyValue::at(&at))
         })
     }
@@ -245,17 +192,10 @@ pub struct UnionView<'a> {
 
 impl<'a> UnionView<'a> {
     pub(crate) fn at(at: &At<'_, 'a>) -> UnionView<'a> {
-        let Kind::Union(branches) = at.kind() else {
-            unreachable!("the type was checked in open")
-        };
+        let Kind::Union(branches) = at.kind() else { unreachable!("the type was checked in open") };
         let branch = at.reference().1;
         let node = branches[branch as usize];
-        UnionView {
-            branch,
-            node,
-            frame: at.frame_of(node).frame,
-            memory: at.memory,
-        }
+        UnionView { branch, node, frame: at.frame_of(node).frame, memory: at.memory }
     }
 
     /// Index of the branch in the reader schema.
@@ -265,8 +205,7 @@ impl<'a> UnionView<'a> {
 
     /// The value, if the branch can be read as `T`.
     pub fn get<T: Type>(&self) -> Option<T::Value<'a>> {
-        T::accepts(self.memory.layout, self.node)
-            .then(|| T::read(&At::root(self.frame, self.node, self.memory)))
+        T::accepts(self.memory.layout, self.node).then(|| T::read(&At::root(self.frame, self.node, self.memory)))
     }
 
     /// The value, whatever it is.

@@ -59,44 +59,30 @@ pub fn describe<T: Transform>(
     source: Option<String>,
 ) -> Result<guest::Manifest, String> {
     log_panics();
-    T::describe(&Config::new(config), source.as_deref())
-        .map(manifest)
-        .map_err(|e| e.message().to_owned())
+    T::describe(&Config::new(config), source.as_deref()).map(manifest).map_err(|e| e.message().to_owned())
 }
 
 /// `open` of the contract.
-pub fn open<T: Transform>(
-    cell: &'static LocalKey<Cell<T>>,
-    context: guest::OpenContext,
-) -> Result<(), String> {
+pub fn open<T: Transform>(cell: &'static LocalKey<Cell<T>>, context: guest::OpenContext) -> Result<(), String> {
     log_panics();
-    let running = context_of(context)
-        .and_then(Running::open)
-        .map_err(|e| e.message().to_owned())?;
+    let running = context_of(context).and_then(Running::open).map_err(|e| e.message().to_owned())?;
     cell.set(Some(running));
     Ok(())
 }
 
 /// `process` of the contract.
-pub fn process<T: Transform>(
-    cell: &'static LocalKey<Cell<T>>,
-    mut batch: Vec<u8>,
-) -> Result<(), guest::Fault> {
+pub fn process<T: Transform>(cell: &'static LocalKey<Cell<T>>, mut batch: Vec<u8>) -> Result<(), guest::Fault> {
     cell.with_borrow_mut(|running| match running {
-        None => Err(guest::Fault {
-            at: None,
-            message: "process was called before open".into(),
-        }),
-        Some(running) => running
-            .process(&mut batch, &mut emit)
-            .map_err(|Fault { at, message }| guest::Fault { at, message }),
+        None => Err(guest::Fault { at: None, message: "process was called before open".into() }),
+        Some(running) => {
+            running.process(&mut batch, &mut emit).map_err(|Fault { at, message }| guest::Fault { at, message })
+        }
     })
 }
 
 /// `flush` of the contract.
 pub fn flush<T: Transform>(cell: &'static LocalKey<Cell<T>>) -> Result<(), String> {
-    cell.with_borrow_mut(|running| running.as_mut().map_or(Ok(()), Running::flush))
-        .map_err(|e| e.message().to_owned())
+    cell.with_borrow_mut(|running| running.as_mut().map_or(Ok(()), Running::flush)).map_err(|e| e.message().to_owned())
 }
 
 fn emit(buffer: &[u8]) -> Result<(), EmitError> {
@@ -127,21 +113,13 @@ fn manifest(manifest: Manifest) -> guest::Manifest {
             Format::Raw => types::OutputFormat::Raw,
             Format::Avro(schema) => types::OutputFormat::Avro(schema),
         };
-        types::OutputDecl {
-            name: output.name,
-            format,
-            key_schema: None,
-        }
+        types::OutputDecl { name: output.name, format, key_schema: None }
     });
     guest::Manifest {
         name: manifest.name,
         version: manifest.version,
         layout_revision: LAYOUT_REVISION,
-        input: types::InputDecl {
-            reader_schema: manifest.reader_schema,
-            key_schema: manifest.key_schema,
-            wants,
-        },
+        input: types::InputDecl { reader_schema: manifest.reader_schema, key_schema: manifest.key_schema, wants },
         outputs: outputs.collect(),
         stateless: manifest.stateless,
     }
@@ -155,10 +133,7 @@ fn context_of(context: guest::OpenContext) -> Result<Context> {
     for (i, port) in context.outputs.into_iter().enumerate() {
         let id = 2 + 2 * i as u32;
         let value = port.value.map(|l| layout(id, l)).transpose()?;
-        ports.push(PortInfo::new(
-            value,
-            port.key.map(|l| layout(id + 1, l)).transpose()?,
-        ));
+        ports.push(PortInfo::new(value, port.key.map(|l| layout(id + 1, l)).transpose()?));
     }
     let l = context.limits;
     let limits = Limits {
@@ -171,13 +146,7 @@ fn context_of(context: guest::OpenContext) -> Result<Context> {
         depth_max: l.depth_max,
         call_deadline_ms: l.call_deadline_ms,
     };
-    Ok(Context::new(
-        Config::new(context.config),
-        input,
-        key,
-        ports,
-        limits,
-    ))
+    Ok(Context::new(Config::new(context.config), input, key, ports, limits))
 }
 
 fn layout(id: u32, layout: types::Layout) -> Result<Layout> {
@@ -211,20 +180,8 @@ fn kind(kind: types::NodeKind) -> Kind {
         types::NodeKind::EnumOf(symbols) => Kind::Enum(symbols),
         types::NodeKind::StructOf(fields) => {
             let field = |f: types::Field| {
-                let types::Field {
-                    name,
-                    node,
-                    slot,
-                    null_bit,
-                    number,
-                } = f;
-                StructField {
-                    name,
-                    node,
-                    slot,
-                    null_bit,
-                    number,
-                }
+                let types::Field { name, node, slot, null_bit, number } = f;
+                StructField { name, node, slot, null_bit, number }
             };
             Kind::Struct(fields.into_iter().map(field).collect())
         }
@@ -249,10 +206,7 @@ fn logical(logical: types::Logical) -> Logical {
         types::Logical::LocalTimestampNanos => Logical::LocalTimestampNanos,
         types::Logical::Uuid => Logical::Uuid,
         types::Logical::Duration => Logical::Duration,
-        types::Logical::Decimal(d) => Logical::Decimal {
-            precision: d.precision,
-            scale: d.scale,
-        },
+        types::Logical::Decimal(d) => Logical::Decimal { precision: d.precision, scale: d.scale },
         types::Logical::BigDecimal => Logical::BigDecimal,
         types::Logical::Other(name) => Logical::Other(name),
     }

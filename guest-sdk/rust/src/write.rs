@@ -21,8 +21,7 @@ impl Heap<'_> {
     /// The reference of bytes that lie in the heap. An address is only compared, never used.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<(u32, u32)> {
         let from = (bytes.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
-        (!bytes.is_empty() && from < self.bytes.len())
-            .then(|| (self.at + from as u32, bytes.len() as u32))
+        (!bytes.is_empty() && from < self.bytes.len()).then(|| (self.at + from as u32, bytes.len() as u32))
     }
 }
 
@@ -36,9 +35,7 @@ pub struct Pen<'p> {
 impl Pen<'_> {
     /// Reference of bytes: into the input where they lie there.
     pub(crate) fn data(&mut self, bytes: &[u8]) -> (u32, u32) {
-        self.heap
-            .find(bytes)
-            .unwrap_or_else(|| self.buffer.data(bytes))
+        self.heap.find(bytes).unwrap_or_else(|| self.buffer.data(bytes))
     }
 }
 
@@ -63,12 +60,7 @@ impl Spot<'_> {
             Place::Row(frame) => Place::Row(frame),
             Place::Buffer(at) => Place::Buffer(*at),
         };
-        Spot {
-            frame,
-            bit: self.bit + bits,
-            slots_at: self.slots_at + 8 * slots as usize,
-            node,
-        }
+        Spot { frame, bit: self.bit + bits, slots_at: self.slots_at + 8 * slots as usize, node }
     }
 
     pub(crate) fn put_u64(&mut self, pen: &mut Pen<'_>, slot: u32, value: u64) {
@@ -100,9 +92,7 @@ impl Spot<'_> {
             Kind::Null => return Ok(()),
             Kind::Nullable(_) => {}
             _ => {
-                return Err(Error::new(
-                    "the field cannot be null; set the record around it to null",
-                ));
+                return Err(Error::new("the field cannot be null; set the record around it to null"));
             }
         }
         for bit in 0..bits {
@@ -135,33 +125,16 @@ impl Spot<'_> {
         items: I,
         mut write: impl FnMut(&mut Pen<'_>, &mut Spot<'_>, I::Item) -> Result,
     ) -> Result {
-        let Kind::Array(item) = pen.layout.node(self.node).kind else {
-            unreachable!("the type was checked in open")
-        };
-        let (stride, words) = (
-            pen.layout.node(item).frame_bytes() as usize,
-            pen.layout.node(item).null_words() as usize,
-        );
+        let Kind::Array(item) = pen.layout.node(self.node).kind else { unreachable!("the type was checked in open") };
+        let (stride, words) =
+            (pen.layout.node(item).frame_bytes() as usize, pen.layout.node(item).null_words() as usize);
         let count = items.len();
-        let at = if count * stride == 0 {
-            None
-        } else {
-            Some(pen.buffer.cell(count * stride))
-        };
+        let at = if count * stride == 0 { None } else { Some(pen.buffer.cell(count * stride)) };
         let base = at.unwrap_or(0);
         let mut written = 0;
         for (i, value) in items.take(count).enumerate() {
             let frame = Place::Buffer(base + i * stride);
-            write(
-                pen,
-                &mut Spot {
-                    frame,
-                    bit: 0,
-                    slots_at: 8 * words,
-                    node: item,
-                },
-                value,
-            )?;
+            write(pen, &mut Spot { frame, bit: 0, slots_at: 8 * words, node: item }, value)?;
             written += 1;
         }
         if written != count {
@@ -179,36 +152,18 @@ impl Spot<'_> {
         items: impl ExactSizeIterator<Item = (K, V)>,
         mut write: impl FnMut(&mut Pen<'_>, &mut Spot<'_>, V) -> Result,
     ) -> Result {
-        let Kind::Map(value) = pen.layout.node(self.node).kind else {
-            unreachable!("the type was checked in open")
-        };
+        let Kind::Map(value) = pen.layout.node(self.node).kind else { unreachable!("the type was checked in open") };
         let node = pen.layout.node(value);
-        let (stride, words) = (
-            node.frame_bytes() as usize + 8,
-            8 * node.null_words() as usize,
-        );
+        let (stride, words) = (node.frame_bytes() as usize + 8, 8 * node.null_words() as usize);
         let count = items.len();
-        let at = if count == 0 {
-            None
-        } else {
-            Some(pen.buffer.cell(count * stride))
-        };
+        let at = if count == 0 { None } else { Some(pen.buffer.cell(count * stride)) };
         let base = at.unwrap_or(0);
         let mut written = 0;
         for (i, (key, item)) in items.take(count).enumerate() {
             let entry = base + i * stride;
             let key = pen.data(key.as_ref().as_bytes());
             pen.buffer.put_reference(entry + words, key);
-            write(
-                pen,
-                &mut Spot {
-                    frame: Place::Buffer(entry),
-                    bit: 0,
-                    slots_at: words + 8,
-                    node: value,
-                },
-                item,
-            )?;
+            write(pen, &mut Spot { frame: Place::Buffer(entry), bit: 0, slots_at: words + 8, node: value }, item)?;
             written += 1;
         }
         if written != count {
@@ -227,25 +182,10 @@ impl Spot<'_> {
         second: u32,
         write: impl FnOnce(&mut Pen<'_>, &mut Spot<'_>) -> Result,
     ) -> Result {
-        let (size, words) = (
-            pen.layout.node(node).frame_bytes() as usize,
-            pen.layout.node(node).null_words() as usize,
-        );
-        let at = if size == 0 {
-            None
-        } else {
-            Some(pen.buffer.cell(size))
-        };
+        let (size, words) = (pen.layout.node(node).frame_bytes() as usize, pen.layout.node(node).null_words() as usize);
+        let at = if size == 0 { None } else { Some(pen.buffer.cell(size)) };
         let off = at.map_or(0, |at| pen.buffer.offset(at));
-        write(
-            pen,
-            &mut Spot {
-                frame: Place::Buffer(at.unwrap_or(0)),
-                bit: 0,
-                slots_at: 8 * words,
-                node,
-            },
-        )?;
+        write(pen, &mut Spot { frame: Place::Buffer(at.unwrap_or(0)), bit: 0, slots_at: 8 * words, node })?;
         self.put_reference(pen, (off, second));
         Ok(())
     }
@@ -305,10 +245,7 @@ impl Put<Symbol> for Symbol {
         match &pen.layout.node(spot.node).kind {
             Kind::Enum(symbols) if (self.0 as usize) < symbols.len() => {}
             _ => {
-                return Err(Error::new(format!(
-                    "the enum has no symbol number {}",
-                    self.0
-                )));
+                return Err(Error::new(format!("the enum has no symbol number {}", self.0)));
             }
         }
         spot.put_u64(pen, 0, u64::from(self.0));
@@ -342,10 +279,7 @@ impl Put<Bytes> for &[u8] {
         if let Kind::Fixed(size) = pen.layout.node(spot.node).kind
             && self.len() != size as usize
         {
-            return Err(Error::new(format!(
-                "{} bytes do not fit a fixed field of {size}",
-                self.len()
-            )));
+            return Err(Error::new(format!("{} bytes do not fit a fixed field of {size}", self.len())));
         }
         let reference = pen.data(self);
         spot.put_reference(pen, reference);
@@ -377,17 +311,13 @@ where
     I::Item: Put<T>,
 {
     fn put(self, pen: &mut Pen<'_>, spot: &mut Spot<'_>) -> Result {
-        spot.put_elements(pen, self.0.into_iter(), |pen, spot, value| {
-            value.put(pen, spot)
-        })
+        spot.put_elements(pen, self.0.into_iter(), |pen, spot, value| value.put(pen, spot))
     }
 }
 
 impl<T: Type, V: Put<T> + Copy> Put<List<T>> for &[V] {
     fn put(self, pen: &mut Pen<'_>, spot: &mut Spot<'_>) -> Result {
-        spot.put_elements(pen, self.iter().copied(), |pen, spot, value| {
-            value.put(pen, spot)
-        })
+        spot.put_elements(pen, self.iter().copied(), |pen, spot, value| value.put(pen, spot))
     }
 }
 
@@ -411,16 +341,12 @@ where
     I::IntoIter: ExactSizeIterator,
 {
     fn put(self, pen: &mut Pen<'_>, spot: &mut Spot<'_>) -> Result {
-        spot.put_entries(pen, self.0.into_iter(), |pen, spot, value| {
-            value.put(pen, spot)
-        })
+        spot.put_entries(pen, self.0.into_iter(), |pen, spot, value| value.put(pen, spot))
     }
 }
 
 impl<T: Type, K: AsRef<str> + Copy, V: Put<T> + Copy> Put<Map<T>> for &[(K, V)] {
     fn put(self, pen: &mut Pen<'_>, spot: &mut Spot<'_>) -> Result {
-        spot.put_entries(pen, self.iter().copied(), |pen, spot, value| {
-            value.put(pen, spot)
-        })
+        spot.put_entries(pen, self.iter().copied(), |pen, spot, value| value.put(pen, spot))
     }
 }

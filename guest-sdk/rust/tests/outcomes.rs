@@ -1,4 +1,5 @@
 //! What becomes of records: errors, rejects, extras, edits that overlap, pieces, limits, log lines and counters.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use kiteline_guest::{
     EmitError, Fault, Level, Limits, Running, Value,
@@ -33,11 +34,7 @@ struct Item {
 
 impl Transform for Item {
     fn describe(_: &Config, _: Option<&str>) -> Result<Manifest> {
-        let manifest = Manifest::stateless("item", "1")
-            .reader(ITEM)
-            .want_keys()
-            .want_headers()
-            .want_tombstones();
+        let manifest = Manifest::stateless("item", "1").reader(ITEM).want_keys().want_headers().want_tombstones();
         Ok(manifest.port("out").port_avro("item", ITEM).port_raw("raw"))
     }
 
@@ -69,32 +66,19 @@ impl Transform for Item {
 
 fn item(id: &str, n: i64, size: Option<(i64, Option<i64>)>) -> Value {
     let size = size.map_or(Value::Null, |(w, h)| {
-        Value::Struct(vec![
-            ("w".into(), Value::Long(w)),
-            ("h".into(), h.map_or(Value::Null, Value::Long)),
-        ])
+        Value::Struct(vec![("w".into(), Value::Long(w)), ("h".into(), h.map_or(Value::Null, Value::Long))])
     });
-    let fields = [
-        ("id", Value::Text(id.into())),
-        ("n", Value::Long(n)),
-        ("box", size),
-        ("note", Value::Null),
-    ];
+    let fields = [("id", Value::Text(id.into())), ("n", Value::Long(n)), ("box", size), ("note", Value::Null)];
     Value::Struct(fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
 }
 
 fn records(count: i64) -> Vec<Record> {
-    (0..count)
-        .map(|i| Record::new(100 + i, item(&format!("id-{i}"), i, Some((i, None)))))
-        .collect()
+    (0..count).map(|i| Record::new(100 + i, item(&format!("id-{i}"), i, Some((i, None))))).collect()
 }
 
 fn run(records: &[Record], body: Body) -> Outcomes {
     BODY.set(Some(body));
-    Harness::<Item>::new(&[], ITEM)
-        .unwrap()
-        .run(records)
-        .unwrap()
+    Harness::<Item>::new(&[], ITEM).unwrap().run(records).unwrap()
 }
 
 #[test]
@@ -106,51 +90,29 @@ fn an_error_rejects_its_record_and_withdraws_its_outputs() {
             1 => Err(Error::new("plain")),
             2 => Err(Error::with_code(100, "own code")),
             3 => "x".parse::<i32>().map(|_| ()).map_err(Error::from),
-            _ => out
-                .reject(row, 200, "by word")
-                .and_then(|()| out.reject(row, 201, "too late")),
+            _ => out.reject(row, 200, "by word").and_then(|()| out.reject(row, 201, "too late")),
         }
     });
-    assert_eq!(
-        outcomes.sent.iter().map(|s| s.source).collect::<Vec<_>>(),
-        [0]
-    );
-    let rejected: Vec<_> = outcomes
-        .rejected
-        .iter()
-        .map(|r| (r.source, r.code, r.text.as_str()))
-        .collect();
+    assert_eq!(outcomes.sent.iter().map(|s| s.source).collect::<Vec<_>>(), [0]);
+    let rejected: Vec<_> = outcomes.rejected.iter().map(|r| (r.source, r.code, r.text.as_str())).collect();
     assert_eq!(
         rejected,
-        [
-            (1, 1, "plain"),
-            (2, 100, "own code"),
-            (3, 1, "invalid digit found in string"),
-            (4, 200, "by word")
-        ]
+        [(1, 1, "plain"), (2, 100, "own code"), (3, 1, "invalid digit found in string"), (4, 200, "by word")]
     );
 }
 
 #[test]
 fn a_long_reject_text_is_cut_between_characters() {
-    let outcomes = run(&records(1), |_, row, out| {
-        out.reject(row, u32::MAX, &format!("x{}", "é".repeat(4000)))
-    });
-    assert_eq!(
-        (outcomes.rejected[0].text.len(), outcomes.rejected[0].code),
-        (4095, i32::MAX as u32)
-    );
+    let outcomes = run(&records(1), |_, row, out| out.reject(row, u32::MAX, &format!("x{}", "é".repeat(4000))));
+    assert_eq!((outcomes.rejected[0].text.len(), outcomes.rejected[0].code), (4095, i32::MAX as u32));
 }
 
 #[test]
 fn extras_override_what_the_source_has() {
-    let record = Record {
-        timestamp_ms: 5,
-        ..Record::new(0, item("a", 0, None))
-    }
-    .with_key(b"k")
-    .with_header("a", b"1")
-    .with_header("b", b"2");
+    let record = Record { timestamp_ms: 5, ..Record::new(0, item("a", 0, None)) }
+        .with_key(b"k")
+        .with_header("a", b"1")
+        .with_header("b", b"2");
     let outcomes = run(&[record], |t, row, out| {
         assert_eq!(row.header_text("b"), Some("2"));
         out.keep(row)?;
@@ -160,35 +122,17 @@ fn extras_override_what_the_source_has() {
             HeaderEdit::append_null("c"),
             HeaderEdit::append("a", b""),
         ];
-        out.keep_with(
-            row,
-            &With::new()
-                .key(b"new")
-                .headers(&edits)
-                .timestamp_ms(-1)
-                .partition(7)
-                .topic("t"),
-        )?;
+        out.keep_with(row, &With::new().key(b"new").headers(&edits).timestamp_ms(-1).partition(7).topic("t"))?;
         row.set(t.note, Some("edited"))?;
         out.keep_with(row, &With::new().null_key().headers(&[HeaderEdit::clear()]))?;
-        out.tombstone_with(
-            row,
-            &With::new().topic("t2").key(row.key().expect("asked for")),
-        )?;
+        out.tombstone_with(row, &With::new().topic("t2").key(row.key().expect("asked for")))?;
         out.raw(t.raw, row, b"bytes", &With::new().timestamp_ms(9))?;
-        let mut new = out.row_with(
-            t.item,
-            row,
-            &With::new().topic("t").partition(-1).headers(&[]),
-        )?;
+        let mut new = out.row_with(t.item, row, &With::new().topic("t").partition(-1).headers(&[]))?;
         new.set(t.new_id, row.get(t.id))?;
         new.set(t.new_n, 3)?;
         new.emit()
     });
-    let own = vec![
-        (b"a".to_vec(), Some(b"1".to_vec())),
-        (b"b".to_vec(), Some(b"2".to_vec())),
-    ];
+    let own = vec![(b"a".to_vec(), Some(b"1".to_vec())), (b"b".to_vec(), Some(b"2".to_vec()))];
     let key = |k: &[u8]| Some(Value::Bytes(k.to_vec()));
     let sent = |kind, port: &str, value| Sent {
         source: 0,
@@ -203,15 +147,9 @@ fn extras_override_what_the_source_has() {
     };
     let source = item("a", 0, None);
     let mut edited = source.clone();
-    let Value::Struct(fields) = &mut edited else {
-        panic!("a record")
-    };
+    let Value::Struct(fields) = &mut edited else { panic!("a record") };
     fields[3].1 = Value::Text("edited".into());
-    let headers = vec![
-        (b"a".to_vec(), Some(b"3".to_vec())),
-        (b"c".to_vec(), None),
-        (b"a".to_vec(), Some(vec![])),
-    ];
+    let headers = vec![(b"a".to_vec(), Some(b"3".to_vec())), (b"c".to_vec(), None), (b"a".to_vec(), Some(vec![]))];
     let wanted = [
         sent(Kind::Keep, "out", Some(source.clone())),
         Sent {
@@ -222,24 +160,10 @@ fn extras_override_what_the_source_has() {
             topic: Some("t".into()),
             ..sent(Kind::Keep, "out", Some(source))
         },
-        Sent {
-            key: None,
-            headers: vec![],
-            ..sent(Kind::Patch, "out", Some(edited))
-        },
-        Sent {
-            topic: Some("t2".into()),
-            ..sent(Kind::Tombstone, "out", None)
-        },
-        Sent {
-            timestamp_ms: 9,
-            ..sent(Kind::Row, "raw", key(b"bytes"))
-        },
-        Sent {
-            topic: Some("t".into()),
-            partition: Some(-1),
-            ..sent(Kind::Row, "item", Some(item("a", 3, None)))
-        },
+        Sent { key: None, headers: vec![], ..sent(Kind::Patch, "out", Some(edited)) },
+        Sent { topic: Some("t2".into()), ..sent(Kind::Tombstone, "out", None) },
+        Sent { timestamp_ms: 9, ..sent(Kind::Row, "raw", key(b"bytes")) },
+        Sent { topic: Some("t".into()), partition: Some(-1), ..sent(Kind::Row, "item", Some(item("a", 3, None))) },
     ];
     assert_eq!(outcomes.sent, wanted);
 }
@@ -249,14 +173,7 @@ fn patched(body: Body) -> (Vec<u32>, Value) {
     BODY.set(Some(body));
     let record = Record::new(0, item("a", 1, Some((2, Some(3)))));
     let mut harness = Harness::<Item>::new(&[], ITEM).unwrap();
-    let input = testing::write_batch(
-        harness.input(),
-        None,
-        std::slice::from_ref(&record),
-        "orders",
-        0,
-    )
-    .unwrap();
+    let input = testing::write_batch(harness.input(), None, std::slice::from_ref(&record), "orders", 0).unwrap();
     let pieces = harness.run_buffer(&mut input.clone()).unwrap();
     let word = |at: usize| u32::from_le_bytes(pieces[0][at..at + 4].try_into().unwrap()) as usize;
     let (mut at, end) = (word(40), word(40) + word(44));
@@ -267,9 +184,7 @@ fn patched(body: Body) -> (Vec<u32>, Value) {
         at += 8 + [8, 8, 24, 8, 16, 16][word(at)];
     }
     let mut outcomes = Outcomes::default();
-    harness
-        .read(&input, &pieces, &[0], &[record], &mut outcomes)
-        .unwrap();
+    harness.read(&input, &pieces, &[0], &[record], &mut outcomes).unwrap();
     (numbers, outcomes.sent[0].value.clone().unwrap())
 }
 
@@ -284,9 +199,7 @@ fn patch_items_ascend_and_never_lie_in_one_another() {
     });
     assert_eq!(numbers, [0, 4, 5]);
     let mut wanted = item("c", 1, Some((2, None)));
-    let Value::Struct(fields) = &mut wanted else {
-        panic!("a record")
-    };
+    let Value::Struct(fields) = &mut wanted else { panic!("a record") };
     fields[3].1 = Value::Text("x".into());
     assert_eq!(value, wanted);
 
@@ -300,10 +213,7 @@ fn patch_items_ascend_and_never_lie_in_one_another() {
     assert_eq!((numbers, value), (vec![2], item("a", 1, None)));
 
     let (numbers, value) = patched(|t, row, out| {
-        let size = Value::Struct(vec![
-            ("h".into(), Value::Null),
-            ("w".into(), Value::Long(5)),
-        ]);
+        let size = Value::Struct(vec![("h".into(), Value::Null), ("w".into(), Value::Long(5))]);
         row.set(t.whole, &size)?;
         row.set(t.w, Some(6))?;
         out.keep(row)
@@ -347,21 +257,11 @@ fn a_record_with_many_outputs_ends_a_piece_in_between() {
         let (source, n) = (i / 100, (i % 100 / 2) as i64);
         let id = format!("id-{source} edited");
         assert_eq!(sent.source, source);
-        assert_eq!(
-            sent.value.as_ref().unwrap().get("id"),
-            Some(&Value::Text(id)),
-            "output {i}"
-        );
+        assert_eq!(sent.value.as_ref().unwrap().get("id"), Some(&Value::Text(id)), "output {i}");
         if i % 2 == 0 {
-            assert_eq!(
-                sent.topic.as_deref(),
-                Some(if n % 2 == 0 { "even" } else { "odd" })
-            );
+            assert_eq!(sent.topic.as_deref(), Some(if n % 2 == 0 { "even" } else { "odd" }));
         } else {
-            assert_eq!(
-                (sent.port.as_str(), sent.value.as_ref().unwrap().get("n")),
-                ("item", Some(&Value::Long(n)))
-            );
+            assert_eq!((sent.port.as_str(), sent.value.as_ref().unwrap().get("n")), ("item", Some(&Value::Long(n))));
         }
     }
 }
@@ -380,35 +280,19 @@ fn large_outputs_are_handed_over_in_pieces_between_records() {
 }
 
 /// Runs a batch against a host that refuses the given call of `emit`.
-fn refuse(
-    call: usize,
-    error: EmitError,
-    limits: Limits,
-    records: &[Record],
-    body: Body,
-) -> (Fault, usize) {
+fn refuse(call: usize, error: EmitError, limits: Limits, records: &[Record], body: Body) -> (Fault, usize) {
     BODY.set(Some(body));
     let harness = Harness::<Item>::new(&[], ITEM).unwrap();
     let input = testing::layout(0, ITEM).unwrap();
-    let port = |id, schema| {
-        kiteline_guest::PortInfo::new(Some(testing::layout(id, schema).unwrap()), None)
-    };
-    let ports = vec![
-        kiteline_guest::PortInfo::new(None, None),
-        port(4, ITEM),
-        port(6, "\"bytes\""),
-    ];
+    let port = |id, schema| kiteline_guest::PortInfo::new(Some(testing::layout(id, schema).unwrap()), None);
+    let ports = vec![kiteline_guest::PortInfo::new(None, None), port(4, ITEM), port(6, "\"bytes\"")];
     let context = Context::new(Config::default(), input, None, ports, limits);
     let mut running: Running<Item> = Running::open(context).unwrap();
     let mut batch = testing::write_batch(harness.input(), None, records, "orders", 0).unwrap();
     let calls = RefCell::new(0);
     let mut emit = |_: &[u8]| {
         *calls.borrow_mut() += 1;
-        if *calls.borrow() > call {
-            Err(error.clone())
-        } else {
-            Ok(())
-        }
+        if *calls.borrow() > call { Err(error.clone()) } else { Ok(()) }
     };
     let fault = running.process(&mut batch, &mut emit).unwrap_err();
     (fault, calls.into_inner())
@@ -417,22 +301,10 @@ fn refuse(
 #[test]
 fn a_refused_emit_is_a_fault_that_blames_a_record_only_if_it_alone_is_too_much() {
     let keep: Body = |_, row, out| out.keep(row);
-    let (fault, calls) = refuse(
-        0,
-        EmitError::Malformed("entry 0: port".into()),
-        Limits::default(),
-        &records(2),
-        keep,
-    );
-    assert_eq!(
-        (fault.at, fault.message.as_str(), calls),
-        (None, "the host refused the outputs: entry 0: port", 1)
-    );
+    let (fault, calls) = refuse(0, EmitError::Malformed("entry 0: port".into()), Limits::default(), &records(2), keep);
+    assert_eq!((fault.at, fault.message.as_str(), calls), (None, "the host refused the outputs: entry 0: port", 1));
 
-    let small = Limits {
-        emit_bytes_max: 100_000,
-        ..Limits::default()
-    };
+    let small = Limits { emit_bytes_max: 100_000, ..Limits::default() };
     let large: Body = |t, row, out| {
         if row.get(t.n) == 2 {
             row.set(t.id, "x".repeat(200_000))?;
@@ -440,25 +312,13 @@ fn a_refused_emit_is_a_fault_that_blames_a_record_only_if_it_alone_is_too_much()
         out.keep(row)
     };
     let (fault, _) = refuse(0, EmitError::BytesLimit, small, &records(4), large);
-    assert_eq!(
-        (fault.at, fault.message.as_str()),
-        (Some(2), "the batch's outputs pass the limit of bytes")
-    );
+    assert_eq!((fault.at, fault.message.as_str()), (Some(2), "the batch's outputs pass the limit of bytes"));
 
     let many: Body = |_, row, out| (0..1000).try_for_each(|_| out.keep(row));
-    let few = Limits {
-        emit_entries_max: 500,
-        ..Limits::default()
-    };
+    let few = Limits { emit_entries_max: 500, ..Limits::default() };
     let (fault, calls) = refuse(200, EmitError::EntriesLimit, few, &records(1), many);
     assert_eq!((fault.at, calls), (Some(0), 201));
-    let (fault, _) = refuse(
-        1,
-        EmitError::EntriesLimit,
-        Limits::default(),
-        &records(3),
-        many,
-    );
+    let (fault, _) = refuse(1, EmitError::EntriesLimit, Limits::default(), &records(3), many);
     assert_eq!(fault.at, None);
 }
 
@@ -482,34 +342,18 @@ fn ports_take_what_they_are_for() {
             "a raw port takes records as they are: fields that were set cannot be sent there",
         ]
     );
-    assert_eq!(
-        (outcomes.sent.len(), outcomes.sent[0].port.as_str()),
-        (1, "raw")
-    );
+    assert_eq!((outcomes.sent.len(), outcomes.sent[0].port.as_str()), (1, "raw"));
 }
 
 #[test]
 fn a_tombstone_cannot_be_edited_but_sent_on() {
-    let tombstone = Record {
-        content: testing::Content::Tombstone,
-        ..Record::new(0, Value::Null)
-    }
-    .with_key(b"k");
+    let tombstone = Record { content: testing::Content::Tombstone, ..Record::new(0, Value::Null) }.with_key(b"k");
     let outcomes = run(&[tombstone], |t, row, out| {
         assert!(row.is_tombstone() && row.is_null(t.note));
-        assert_eq!(
-            row.set(t.n, 1).unwrap_err().message(),
-            "a record without a value has no field to set"
-        );
+        assert_eq!(row.set(t.n, 1).unwrap_err().message(), "a record without a value has no field to set");
         out.keep_to(row, "t")
     });
-    assert_eq!(
-        (
-            outcomes.sent[0].value.clone(),
-            outcomes.sent[0].topic.as_deref()
-        ),
-        (None, Some("t"))
-    );
+    assert_eq!((outcomes.sent[0].value.clone(), outcomes.sent[0].topic.as_deref()), (None, Some("t")));
 }
 
 #[test]
@@ -540,10 +384,7 @@ fn log_lines_and_counters_reach_the_host() {
         count("items", 2);
         out.drop(row)
     });
-    let log: Vec<_> = testing::take_log()
-        .into_iter()
-        .map(|(level, text)| (level, text))
-        .collect();
+    let log = testing::take_log();
     let line = |level, text: &str| (level, text.to_owned());
     assert_eq!(
         log,
@@ -563,17 +404,8 @@ fn configuration_is_read_and_refused_by_name() {
     let text = |e: Error| e.message().to_owned();
     assert_eq!(config.parse_or("a", 1i32).unwrap(), 5);
     assert_eq!(config.parse_or("c", 1i32).unwrap(), 1);
-    assert_eq!(
-        text(config.parse::<i32>("b").unwrap_err()),
-        "config key \"b\" is \"x\": invalid digit found in string"
-    );
-    assert_eq!(
-        text(config.require("c").unwrap_err()),
-        "config key \"c\" is missing"
-    );
-    assert_eq!(
-        text(config.only(&["a"]).unwrap_err()),
-        "unknown config key \"b\": there are a"
-    );
+    assert_eq!(text(config.parse::<i32>("b").unwrap_err()), "config key \"b\" is \"x\": invalid digit found in string");
+    assert_eq!(text(config.require("c").unwrap_err()), "config key \"c\" is missing");
+    assert_eq!(text(config.only(&["a"]).unwrap_err()), "unknown config key \"b\": there are a");
     assert!(config.only(&["a", "b"]).is_ok());
 }

@@ -5,12 +5,12 @@
 //! | config | default | |
 //! | --- | --- | --- |
 //! | `factor` | 1.1 | what the amount is multiplied by |
-//! | `route` | false | send to `<topic>-<city>`, city in lower case; an order without a city is rejected with code 100 |
+//! | `route` | false | send to `<topic>-<city>`; an order whose city cannot be part of a topic's name is rejected with code 100 |
 
 use kiteline_guest::prelude::*;
 use std::fmt::Write;
 
-/// Code of an order that cannot be routed.
+/// Code of an order that cannot be routed: Kafka's topics are named by letters of ASCII, digits, `.`, `_` and `-`.
 pub const NO_CITY: u32 = 100;
 
 /// The transform.
@@ -30,10 +30,7 @@ impl Transform for Enrich {
         config.parse::<bool>("route")?;
         let reader = Schema::record("shop.Order")
             .field("amount", "double")
-            .nested(
-                "address",
-                Schema::record("shop.Address").field("city", "string"),
-            );
+            .nested("address", Schema::record("shop.Address").field("city", "string"));
         Ok(Manifest::stateless("enrich", env!("CARGO_PKG_VERSION")).reader_fields(reader))
     }
 
@@ -53,12 +50,12 @@ impl Transform for Enrich {
             return out.keep(row);
         }
         let city = row.get(self.city);
-        if city.is_empty() {
-            return out.reject(row, NO_CITY, "the order has no city to route by");
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        if city.is_empty() || !city.bytes().all(fits) {
+            return out.reject(row, NO_CITY, &format!("no topic can be named after the order's city {city:?}"));
         }
         self.topic.clear();
-        write!(self.topic, "{}-", row.topic())?;
-        self.topic.extend(city.chars().flat_map(char::to_lowercase));
+        write!(self.topic, "{}-{city}", row.topic())?;
         out.keep_to(row, &self.topic)
     }
 }

@@ -21,18 +21,11 @@ impl Transform for Filter {
     }
 
     fn open(context: &Context) -> Result<Self> {
-        Ok(Filter {
-            qty: context.field("qty")?,
-            threshold: context.config.parse_or("threshold", 10)?,
-        })
+        Ok(Filter { qty: context.field("qty")?, threshold: context.config.parse_or("threshold", 10)? })
     }
 
     fn record(&mut self, row: &mut Row<'_>, out: &mut Out<'_>) -> Result {
-        if row.get(self.qty) >= self.threshold {
-            out.keep(row)
-        } else {
-            out.drop(row)
-        }
+        if row.get(self.qty) >= self.threshold { out.keep(row) } else { out.drop(row) }
     }
 }
 

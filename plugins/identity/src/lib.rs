@@ -11,8 +11,7 @@ impl Transform for Identity {
     fn describe(config: &Config, _source: Option<&str>) -> Result<Manifest> {
         config.only(&[])?;
         // a reader schema without fields: the host decodes nothing, and still checks the record
-        Ok(Manifest::stateless("identity", env!("CARGO_PKG_VERSION"))
-            .reader_fields(Schema::record("shop.Order")))
+        Ok(Manifest::stateless("identity", env!("CARGO_PKG_VERSION")).reader_fields(Schema::record("shop.Order")))
     }
 
     fn open(_context: &Context) -> Result<Self> {

@@ -53,10 +53,7 @@ impl Record {
 
     /// The same with a key of bytes.
     pub fn with_key(self, key: &[u8]) -> Record {
-        Record {
-            key: Some(Value::Bytes(key.to_vec())),
-            ..self
-        }
+        Record { key: Some(Value::Bytes(key.to_vec())), ..self }
     }
 
     /// The same with one more header.
@@ -86,16 +83,7 @@ pub fn write_batch(
     }
     let total = buffer.bytes.len() as u32;
     buffer.bytes[..4].copy_from_slice(b"KLR1");
-    for (i, word) in [
-        records.len() as u32,
-        stride as u32,
-        48,
-        heap_at as u32,
-        total,
-        partition,
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, word) in [records.len() as u32, stride as u32, 48, heap_at as u32, total, partition].into_iter().enumerate()
     {
         buffer.put_u32(4 + 4 * i, word);
     }
@@ -159,19 +147,6 @@ fn write_row(
 /// Writes a value to the zeroed frame at a position.
 fn write_frame(buffer: &mut Buffer, at: usize, layout: &Layout, value: &Value) -> Result {
     let slots_at = 8 * layout.node(0).null_words() as usize;
-    let mut pen = Pen {
-        buffer,
-        heap: Heap { bytes: &[], at: 0 },
-        layout,
-    };
-    Put::<Any>::put(
-        value,
-        &mut pen,
-        &mut Spot {
-            frame: Place::Buffer(at),
-            bit: 0,
-            slots_at,
-            node: 0,
-        },
-    )
+    let mut pen = Pen { buffer, heap: Heap { bytes: &[], at: 0 }, layout };
+    Put::<Any>::put(value, &mut pen, &mut Spot { frame: Place::Buffer(at), bit: 0, slots_at, node: 0 })
 }

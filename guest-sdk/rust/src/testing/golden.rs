@@ -30,10 +30,8 @@ const UPDATE: &str = "KITELINE_UPDATE_GOLDEN";
 pub fn golden<T: Transform>(folder: impl AsRef<Path>, source_schema: &str) {
     let folder = folder.as_ref();
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut paths: Vec<_> = entries
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
-        .collect();
+    let mut paths: Vec<_> =
+        entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.extension().is_some_and(|e| e == "jsonl")).collect();
     paths.sort();
     assert!(!paths.is_empty(), "{}: no *.jsonl file", folder.display());
     for path in paths {
@@ -59,21 +57,15 @@ fn run<T: Transform>(path: &Path, text: &str, source_schema: &str) -> String {
             actual.push('\n');
             continue;
         }
-        let running = harness.get_or_insert_with(|| {
-            open(&head, source_schema).unwrap_or_else(|e| panic!("{at}: {e}"))
-        });
-        let wanted = json
-            .get("expect")
-            .unwrap_or_else(|| panic!("{at}: no \"expect\""));
+        let running = harness.get_or_insert_with(|| open(&head, source_schema).unwrap_or_else(|e| panic!("{at}: {e}")));
+        let wanted = json.get("expect").unwrap_or_else(|| panic!("{at}: no \"expect\""));
         if wanted.text() == Some("deadline") {
             actual.push_str(line);
             actual.push('\n');
             continue;
         }
         let record = record(running, i as i64, &json).unwrap_or_else(|e| panic!("{at}: {e}"));
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            running.run(std::slice::from_ref(&record))
-        }));
+        let result = catch_unwind(AssertUnwindSafe(|| running.run(std::slice::from_ref(&record))));
         let came = match result {
             Ok(Ok(outcomes)) => outcomes_json(running, &record, &outcomes),
             Ok(Err(error)) => panic!("{at}: {error}"),
@@ -105,15 +97,11 @@ fn updated(line: Json, came: Json) -> Json {
 
 fn open<T: Transform>(head: &Json, source_schema: &str) -> crate::Result<Harness<T>> {
     let config: Vec<(&str, &str)> = match head.get("config") {
-        Some(Json::Object(entries)) => entries
-            .iter()
-            .filter_map(|(k, v)| Some((k.as_str(), v.text()?)))
-            .collect(),
+        Some(Json::Object(entries)) => entries.iter().filter_map(|(k, v)| Some((k.as_str(), v.text()?))).collect(),
         _ => Vec::new(),
     };
     let partition = head.get("partition").map_or(Ok(0), Json::number)?;
-    Ok(Harness::new(&config, source_schema)?
-        .from_partition(head.text_of("topic").unwrap_or("orders"), partition))
+    Ok(Harness::new(&config, source_schema)?.from_partition(head.text_of("topic").unwrap_or("orders"), partition))
 }
 
 fn record<T: Transform>(harness: &Harness<T>, offset: i64, json: &Json) -> crate::Result<Record> {
@@ -121,23 +109,13 @@ fn record<T: Transform>(harness: &Harness<T>, offset: i64, json: &Json) -> crate
         Some(Json::Null) | None => Content::Tombstone,
         Some(value) => Content::Value(from_avro_json(harness.source(), 0, value)?),
     };
-    let headers = json
-        .get("headers")
-        .and_then(Json::list)
-        .unwrap_or(&[])
-        .iter()
-        .filter_map(|h| {
-            let pair = h.list()?;
-            Some((
-                pair.first()?.text()?.as_bytes().to_vec(),
-                pair.get(1)?.text().map(|v| v.as_bytes().to_vec()),
-            ))
-        });
+    let headers = json.get("headers").and_then(Json::list).unwrap_or(&[]).iter().filter_map(|h| {
+        let pair = h.list()?;
+        Some((pair.first()?.text()?.as_bytes().to_vec(), pair.get(1)?.text().map(|v| v.as_bytes().to_vec())))
+    });
     Ok(Record {
         offset,
-        key: json
-            .text_of("key")
-            .map(|k| Value::Bytes(k.as_bytes().to_vec())),
+        key: json.text_of("key").map(|k| Value::Bytes(k.as_bytes().to_vec())),
         timestamp_ms: json.get("timestamp_ms").map_or(Ok(-1), Json::number)?,
         append_time: false,
         headers: headers.collect(),
@@ -147,20 +125,11 @@ fn record<T: Transform>(harness: &Harness<T>, offset: i64, json: &Json) -> crate
 
 fn outcomes_json<T: Transform>(harness: &Harness<T>, record: &Record, outcomes: &Outcomes) -> Json {
     let rejects = outcomes.rejected.iter().map(|r| {
-        let inner = vec![
-            ("code".into(), Json::Number(r.code.to_string())),
-            ("text".into(), Json::Text(r.text.clone())),
-        ];
+        let inner =
+            vec![("code".into(), Json::Number(r.code.to_string())), ("text".into(), Json::Text(r.text.clone()))];
         Json::Object(vec![("reject".into(), Json::Object(inner))])
     });
-    Json::List(
-        outcomes
-            .sent
-            .iter()
-            .map(|s| sent_json(harness, record, s))
-            .chain(rejects)
-            .collect(),
-    )
+    Json::List(outcomes.sent.iter().map(|s| sent_json(harness, record, s)).chain(rejects).collect())
 }
 
 fn sent_json<T: Transform>(harness: &Harness<T>, record: &Record, sent: &Sent) -> Json {
@@ -171,54 +140,27 @@ fn sent_json<T: Transform>(harness: &Harness<T>, record: &Record, sent: &Sent) -
         Kind::Tombstone => "tombstone",
     };
     let text = |bytes: &[u8]| Json::Text(String::from_utf8_lossy(bytes).into_owned());
-    let mut out = vec![
-        ("port".to_owned(), Json::Text(sent.port.clone())),
-        ("kind".to_owned(), Json::Text(kind.into())),
-    ];
+    let mut out =
+        vec![("port".to_owned(), Json::Text(sent.port.clone())), ("kind".to_owned(), Json::Text(kind.into()))];
     if let Some(topic) = &sent.topic {
         out.push(("topic".into(), Json::Text(topic.clone())));
     }
-    let number = harness
-        .manifest()
-        .outputs
-        .iter()
-        .position(|o| o.name == sent.port)
-        .unwrap_or(0);
-    let layout = if sent.kind == Kind::Row {
-        harness.port(number)
-    } else {
-        Some(harness.source())
-    };
+    let number = harness.manifest().outputs.iter().position(|o| o.name == sent.port).unwrap_or(0);
+    let layout = if sent.kind == Kind::Row { harness.port(number) } else { Some(harness.source()) };
     if let (Kind::Patch | Kind::Row, Some(layout), Some(value)) = (sent.kind, layout, &sent.value) {
         out.push(("value".into(), to_avro_json(layout, 0, value)));
     }
     if sent.key != record.key {
-        out.push((
-            "key".into(),
-            if let Some(Value::Bytes(key)) = &sent.key {
-                text(key)
-            } else {
-                Json::Null
-            },
-        ));
+        out.push(("key".into(), if let Some(Value::Bytes(key)) = &sent.key { text(key) } else { Json::Null }));
     }
     if sent.headers != record.headers {
         let pair = |(name, value): &(Vec<u8>, Option<Vec<u8>>)| {
-            Json::List(vec![
-                text(name),
-                value.as_ref().map_or(Json::Null, |v| text(v)),
-            ])
+            Json::List(vec![text(name), value.as_ref().map_or(Json::Null, |v| text(v))])
         };
-        out.push((
-            "headers".into(),
-            Json::List(sent.headers.iter().map(pair).collect()),
-        ));
+        out.push(("headers".into(), Json::List(sent.headers.iter().map(pair).collect())));
     }
     if sent.timestamp_ms != record.timestamp_ms {
-        out.push((
-            "timestamp_ms".into(),
-            Json::Number(sent.timestamp_ms.to_string()),
-        ));
+        out.push(("timestamp_ms".into(), Json::Number(sent.timestamp_ms.to_string())));
     }
     if let Some(partition) = sent.partition {
         out.push(("partition".into(), Json::Number(partition.to_string())));

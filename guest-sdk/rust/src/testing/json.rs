@@ -26,18 +26,10 @@ pub enum Json {
 impl Json {
     /// Reads one value. Errors say the byte where reading stopped.
     pub fn parse(text: &str) -> Result<Json> {
-        let mut parser = Parser {
-            text,
-            at: 0,
-            depth: 0,
-        };
+        let mut parser = Parser { text, at: 0, depth: 0 };
         let value = parser.value()?;
         parser.space();
-        if parser.at < text.len() {
-            Err(parser.error("something follows the value"))
-        } else {
-            Ok(value)
-        }
+        if parser.at < text.len() { Err(parser.error("something follows the value")) } else { Ok(value) }
     }
 
     /// The value of a key.
@@ -50,11 +42,7 @@ impl Json {
 
     /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
-        if let Json::Text(text) = self {
-            Some(text)
-        } else {
-            None
-        }
+        if let Json::Text(text) = self { Some(text) } else { None }
     }
 
     /// The text of a key.
@@ -64,19 +52,15 @@ impl Json {
 
     /// The elements, if it is a list.
     pub fn list(&self) -> Option<&[Json]> {
-        if let Json::List(items) = self {
-            Some(items)
-        } else {
-            None
-        }
+        if let Json::List(items) = self { Some(items) } else { None }
     }
 
     /// The number, if it is one of that type.
     pub fn number<T: FromStr>(&self) -> Result<T> {
         match self {
-            Json::Number(text) => text
-                .parse()
-                .map_err(|_| Error::new(format!("{text} is no number of the wanted type"))),
+            Json::Number(text) => {
+                text.parse().map_err(|_| Error::new(format!("{text} is no number of the wanted type")))
+            }
             _ => Err(Error::new(format!("{self} is no number"))),
         }
     }
@@ -92,17 +76,9 @@ impl PartialEq for Json {
             (Json::List(a), Json::List(b)) => a == b,
             (Json::Number(a), Json::Number(b)) => match (a.parse::<i64>(), b.parse::<i64>()) {
                 (Ok(a), Ok(b)) => a == b,
-                _ => {
-                    a == b
-                        || a.parse::<f64>()
-                            .ok()
-                            .zip(b.parse().ok())
-                            .is_some_and(|(a, b)| a == b)
-                }
+                _ => a == b || a.parse::<f64>().ok().zip(b.parse().ok()).is_some_and(|(a, b)| a == b),
             },
-            (Json::Object(a), Json::Object(b)) => {
-                a.len() == b.len() && a.iter().all(|(k, v)| other.get(k) == Some(v))
-            }
+            (Json::Object(a), Json::Object(b)) => a.len() == b.len() && a.iter().all(|(k, v)| other.get(k) == Some(v)),
             _ => false,
         }
     }
@@ -125,12 +101,7 @@ impl fmt::Display for Json {
             Json::Object(entries) => {
                 f.write_str("{")?;
                 for (i, (key, value)) in entries.iter().enumerate() {
-                    write!(
-                        f,
-                        "{}{}: {value}",
-                        if i == 0 { "" } else { ", " },
-                        quoted(key)
-                    )?;
+                    write!(f, "{}{}: {value}", if i == 0 { "" } else { ", " }, quoted(key))?;
                 }
                 f.write_str("}")
             }
@@ -224,21 +195,14 @@ impl Parser<'_> {
 
     fn number(&mut self) -> Json {
         let from = self.at;
-        while matches!(
-            self.peek(),
-            Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
-        ) {
+        while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
             self.at += 1;
         }
         Json::Number(self.text[from..self.at].to_owned())
     }
 
     fn word(&mut self) -> Result<Json> {
-        for (word, value) in [
-            ("null", Json::Null),
-            ("true", Json::Bool(true)),
-            ("false", Json::Bool(false)),
-        ] {
+        for (word, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
             if self.text[self.at..].starts_with(word) {
                 self.at += word.len();
                 return Ok(value);
@@ -267,9 +231,7 @@ impl Parser<'_> {
     }
 
     fn escape(&mut self) -> Result<char> {
-        let c = self
-            .peek()
-            .ok_or_else(|| self.error("the string does not end"))?;
+        let c = self.peek().ok_or_else(|| self.error("the string does not end"))?;
         self.at += 1;
         Ok(match c {
             b'n' => '\n',
@@ -282,9 +244,7 @@ impl Parser<'_> {
                 let mut code = self.hex()?;
                 if (0xd800..0xdc00).contains(&code) && self.text[self.at..].starts_with("\\u") {
                     self.at += 2;
-                    code = 0x10000
-                        + ((code - 0xd800) << 10)
-                        + (self.hex()?.wrapping_sub(0xdc00) & 0x3ff);
+                    code = 0x10000 + ((code - 0xd800) << 10) + (self.hex()?.wrapping_sub(0xdc00) & 0x3ff);
                 }
                 char::from_u32(code).ok_or_else(|| self.error("half of a surrogate pair"))?
             }
@@ -293,10 +253,7 @@ impl Parser<'_> {
     }
 
     fn hex(&mut self) -> Result<u32> {
-        let digits = self
-            .text
-            .get(self.at..self.at + 4)
-            .ok_or_else(|| self.error("expected four digits"))?;
+        let digits = self.text.get(self.at..self.at + 4).ok_or_else(|| self.error("expected four digits"))?;
         self.at += 4;
         u32::from_str_radix(digits, 16).map_err(|_| self.error("expected four digits"))
     }
@@ -305,12 +262,7 @@ impl Parser<'_> {
 /// A value from Avro's JSON encoding: branches of unions are tagged by type name (a nullable's may be left out), bytes are text of code
 /// points 0 to 255, non-finite numbers are the texts NaN, Infinity, -Infinity.
 pub fn from_avro_json(layout: &Layout, node: u32, json: &Json) -> Result<Value> {
-    let wrong = || {
-        Error::new(format!(
-            "{json} does not fit type {}",
-            layout.node(node).kind_name()
-        ))
-    };
+    let wrong = || Error::new(format!("{json} does not fit type {}", layout.node(node).kind_name()));
     Ok(match (&layout.node(node).kind, json) {
         (Kind::Nullable(_) | Kind::Null, Json::Null) => Value::Null,
         (Kind::Nullable(inner), Json::Object(entries))
@@ -322,64 +274,39 @@ pub fn from_avro_json(layout: &Layout, node: u32, json: &Json) -> Result<Value> 
         (Kind::Boolean, Json::Bool(v)) => Value::Boolean(*v),
         (Kind::Int, _) => Value::Long(json.number::<i32>()?.into()),
         (Kind::Long, _) => Value::Long(json.number()?),
-        (Kind::Float | Kind::Double, Json::Text(text)) => {
-            Value::Double(text.parse().map_err(|_| wrong())?)
-        }
+        (Kind::Float | Kind::Double, Json::Text(text)) => Value::Double(text.parse().map_err(|_| wrong())?),
         (Kind::Float, _) => Value::Double(json.number::<f32>()?.into()),
         (Kind::Double, _) => Value::Double(json.number()?),
         (Kind::Text | Kind::Enum(_), Json::Text(text)) => Value::Text(text.clone()),
-        (Kind::Bytes | Kind::Fixed(_), Json::Text(text)) => Value::Bytes(
-            text.chars()
-                .map(|c| u8::try_from(c).map_err(|_| wrong()))
-                .collect::<Result<_>>()?,
-        ),
-        (Kind::Array(item), Json::List(items)) => Value::List(
-            items
-                .iter()
-                .map(|v| from_avro_json(layout, *item, v))
-                .collect::<Result<_>>()?,
-        ),
+        (Kind::Bytes | Kind::Fixed(_), Json::Text(text)) => {
+            Value::Bytes(text.chars().map(|c| u8::try_from(c).map_err(|_| wrong())).collect::<Result<_>>()?)
+        }
+        (Kind::Array(item), Json::List(items)) => {
+            Value::List(items.iter().map(|v| from_avro_json(layout, *item, v)).collect::<Result<_>>()?)
+        }
         (Kind::Map(item), Json::Object(entries)) => Value::Map(
-            entries
-                .iter()
-                .map(|(k, v)| Ok((k.clone(), from_avro_json(layout, *item, v)?)))
-                .collect::<Result<_>>()?,
+            entries.iter().map(|(k, v)| Ok((k.clone(), from_avro_json(layout, *item, v)?))).collect::<Result<_>>()?,
         ),
         (Kind::Struct(fields), Json::Object(entries)) => {
-            if let Some((name, _)) = entries
-                .iter()
-                .find(|e| !fields.iter().any(|f| f.name == e.0))
-            {
+            if let Some((name, _)) = entries.iter().find(|e| !fields.iter().any(|f| f.name == e.0)) {
                 return Err(Error::new(format!("the schema has no field {name:?}")));
             }
             let mut out = Vec::with_capacity(fields.len());
             for field in fields {
-                let part = json
-                    .get(&field.name)
-                    .ok_or_else(|| Error::new(format!("field {:?} is missing", field.name)))?;
-                out.push((
-                    field.name.clone(),
-                    from_avro_json(layout, field.node, part)?,
-                ));
+                let part =
+                    json.get(&field.name).ok_or_else(|| Error::new(format!("field {:?} is missing", field.name)))?;
+                out.push((field.name.clone(), from_avro_json(layout, field.node, part)?));
             }
             Value::Struct(out)
         }
         (Kind::Union(branches), _) => {
             let (name, part) = match json {
                 Json::Null => ("null", json),
-                Json::Object(entries) if entries.len() == 1 => {
-                    (entries[0].0.as_str(), &entries[0].1)
-                }
+                Json::Object(entries) if entries.len() == 1 => (entries[0].0.as_str(), &entries[0].1),
                 _ => return Err(wrong()),
             };
-            let branch = branches
-                .iter()
-                .position(|b| branch_name(layout, *b) == name)
-                .ok_or_else(wrong)?;
-            Value::Union(
-                branch as u32,
-                Box::new(from_avro_json(layout, branches[branch], part)?),
-            )
+            let branch = branches.iter().position(|b| branch_name(layout, *b) == name).ok_or_else(wrong)?;
+            Value::Union(branch as u32, Box::new(from_avro_json(layout, branches[branch], part)?))
         }
         _ => return Err(wrong()),
     })
@@ -388,47 +315,33 @@ pub fn from_avro_json(layout: &Layout, node: u32, json: &Json) -> Result<Value> 
 /// The reverse of `from_avro_json`.
 pub fn to_avro_json(layout: &Layout, node: u32, value: &Value) -> Json {
     match (&layout.node(node).kind, value) {
-        (Kind::Nullable(inner), v) if *v != Value::Null => Json::Object(vec![(
-            branch_name(layout, *inner),
-            to_avro_json(layout, *inner, v),
-        )]),
+        (Kind::Nullable(inner), v) if *v != Value::Null => {
+            Json::Object(vec![(branch_name(layout, *inner), to_avro_json(layout, *inner, v))])
+        }
         (Kind::Boxed(inner), v) => to_avro_json(layout, *inner, v),
         (_, Value::Null) => Json::Null,
         (_, Value::Boolean(v)) => Json::Bool(*v),
         (_, Value::Long(v)) => Json::Number(v.to_string()),
         (_, Value::Double(v)) if v.is_nan() => Json::Text("NaN".into()),
-        (_, Value::Double(v)) if v.is_infinite() => {
-            Json::Text(if *v > 0.0 { "Infinity" } else { "-Infinity" }.into())
-        }
+        (_, Value::Double(v)) if v.is_infinite() => Json::Text(if *v > 0.0 { "Infinity" } else { "-Infinity" }.into()),
         (_, Value::Double(v)) => Json::Number(format!("{v:?}")),
         (_, Value::Text(v)) => Json::Text(v.clone()),
         (_, Value::Bytes(v)) => Json::Text(v.iter().map(|b| char::from(*b)).collect()),
-        (Kind::Array(item), Value::List(items)) => Json::List(
-            items
-                .iter()
-                .map(|v| to_avro_json(layout, *item, v))
-                .collect(),
-        ),
-        (Kind::Map(item), Value::Map(entries)) => Json::Object(
-            entries
-                .iter()
-                .map(|(k, v)| (k.clone(), to_avro_json(layout, *item, v)))
-                .collect(),
-        ),
+        (Kind::Array(item), Value::List(items)) => {
+            Json::List(items.iter().map(|v| to_avro_json(layout, *item, v)).collect())
+        }
+        (Kind::Map(item), Value::Map(entries)) => {
+            Json::Object(entries.iter().map(|(k, v)| (k.clone(), to_avro_json(layout, *item, v))).collect())
+        }
         (Kind::Struct(fields), v) => {
-            let part = |f: &crate::layout::StructField| {
-                Some((
-                    f.name.clone(),
-                    to_avro_json(layout, f.node, v.get(&f.name)?),
-                ))
-            };
+            let part =
+                |f: &crate::layout::StructField| Some((f.name.clone(), to_avro_json(layout, f.node, v.get(&f.name)?)));
             Json::Object(fields.iter().filter_map(part).collect())
         }
         (Kind::Union(branches), Value::Union(branch, v)) => match branches.get(*branch as usize) {
-            Some(node) if **v != Value::Null => Json::Object(vec![(
-                branch_name(layout, *node),
-                to_avro_json(layout, *node, v),
-            )]),
+            Some(node) if **v != Value::Null => {
+                Json::Object(vec![(branch_name(layout, *node), to_avro_json(layout, *node, v))])
+            }
             _ => Json::Null,
         },
         (_, other) => Json::Text(format!("{other:?}")),

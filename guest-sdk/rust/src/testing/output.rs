@@ -51,15 +51,8 @@ pub struct Sent {
 
 impl Sent {
     pub(crate) fn kept(source: usize, record: &Record, manifest: &Manifest) -> Sent {
-        let value = if let Content::Value(value) = &record.content {
-            Some(value.clone())
-        } else {
-            None
-        };
-        let port = manifest
-            .outputs
-            .first()
-            .map_or_else(String::new, |o| o.name.clone());
+        let value = if let Content::Value(value) = &record.content { Some(value.clone()) } else { None };
+        let port = manifest.outputs.first().map_or_else(String::new, |o| o.name.clone());
         Sent {
             source,
             kind: Kind::Keep,
@@ -98,18 +91,13 @@ impl Outcomes {
     /// A reject withdraws the other outputs of its record; the first one counts.
     pub(crate) fn withdraw(&mut self) {
         let rejected = &self.rejected;
-        self.sent
-            .retain(|s| !rejected.iter().any(|r| r.source == s.source));
+        self.sent.retain(|s| !rejected.iter().any(|r| r.source == s.source));
         self.rejected.dedup_by_key(|r| r.source);
     }
 
     /// The values that a port got.
     pub fn values(&self, port: &str) -> Vec<&Value> {
-        self.sent
-            .iter()
-            .filter(|s| s.port == port)
-            .filter_map(|s| s.value.as_ref())
-            .collect()
+        self.sent.iter().filter(|s| s.port == port).filter_map(|s| s.value.as_ref()).collect()
     }
 }
 
@@ -123,27 +111,16 @@ pub(crate) struct Reader<'r> {
 
 impl Reader<'_> {
     /// Reads one buffer. `sources[i]` is the index of row i's record.
-    pub(crate) fn read(
-        &self,
-        piece: &[u8],
-        sources: &[usize],
-        records: &[Record],
-        outcomes: &mut Outcomes,
-    ) -> Result {
+    pub(crate) fn read(&self, piece: &[u8], sources: &[usize], records: &[Record], outcomes: &mut Outcomes) -> Result {
         let word = |at: usize| u32_at(piece, at);
-        if piece.len() < 32
-            || &piece[..4] != b"KLO1"
-            || word(16) as usize != piece.len()
-            || piece[20..32] != [0; 12]
-        {
+        if piece.len() < 32 || &piece[..4] != b"KLO1" || word(16) as usize != piece.len() || piece[20..32] != [0; 12] {
             return Err(Error::new("an output buffer with a wrong header"));
         }
         let arena = Arena::default();
         let memory = self.memory(piece, self.layout, &arena);
         for i in 0..word(4) as usize {
             let at = 32 + 16 * i;
-            let (source, kind, extras) =
-                (word(at) as usize, piece[at + 4] & 15, piece[at + 4] & 0xf0);
+            let (source, kind, extras) = (word(at) as usize, piece[at + 4] & 15, piece[at + 4] & 0xf0);
             let port = self
                 .manifest
                 .outputs
@@ -158,23 +135,14 @@ impl Reader<'_> {
             if kind == EntryKind::Reject as u8 {
                 let text = memory.bytes(word(off + 8), word(off + 12) as usize);
                 let text = String::from_utf8_lossy(text).into_owned();
-                outcomes.rejected.push(Rejected {
-                    source: sources[source],
-                    code: word(off),
-                    text,
-                });
+                outcomes.rejected.push(Rejected { source: sources[source], code: word(off), text });
                 continue;
             }
-            let mut sent = Sent {
-                port: port.name.clone(),
-                ..Sent::kept(sources[source], record, self.manifest)
-            };
+            let mut sent = Sent { port: port.name.clone(), ..Sent::kept(sources[source], record, self.manifest) };
             if topic > 0 {
                 let slot = word(12) as usize + 8 * (topic - 1);
-                sent.topic = Some(
-                    String::from_utf8_lossy(memory.bytes(word(slot), word(slot + 4) as usize))
-                        .into_owned(),
-                );
+                sent.topic =
+                    Some(String::from_utf8_lossy(memory.bytes(word(slot), word(slot + 4) as usize)).into_owned());
             }
             let from = read_extras(piece, memory, off, extras, &mut sent);
             let payload = &piece[from..off + len];
@@ -182,19 +150,14 @@ impl Reader<'_> {
                 0 => {}
                 1 => {
                     sent.kind = Kind::Patch;
-                    let value = sent
-                        .value
-                        .as_mut()
-                        .ok_or_else(|| Error::new("a patch of a record without a value"))?;
+                    let value = sent.value.as_mut().ok_or_else(|| Error::new("a patch of a record without a value"))?;
                     self.patch(payload, memory, value)?;
                 }
                 2 => {
                     sent.kind = Kind::Row;
                     let info = &self.ports[piece[at + 5] as usize];
-                    let layout = info
-                        .value
-                        .as_ref()
-                        .ok_or_else(|| Error::new("a new record on a port for kept ones"))?;
+                    let layout =
+                        info.value.as_ref().ok_or_else(|| Error::new("a new record on a port for kept ones"))?;
                     let at = At::root(payload, 0, self.memory(piece, layout, &arena));
                     sent.value = Some(AnyValue::at(&at).into());
                 }
@@ -208,14 +171,7 @@ impl Reader<'_> {
 
     fn memory<'a>(&'a self, piece: &'a [u8], layout: &'a Layout, arena: &'a Arena) -> Memory<'a> {
         let heap_at = u32_at(self.input, 16);
-        Memory {
-            heap: &self.input[heap_at as usize..],
-            heap_at,
-            out: piece,
-            out_at: 0,
-            arena,
-            layout,
-        }
+        Memory { heap: &self.input[heap_at as usize..], heap_at, out: piece, out_at: 0, arena, layout }
     }
 
     /// Applies patch items to the whole record's value.
@@ -232,9 +188,7 @@ impl Reader<'_> {
                     return Err(Error::new("a patch inside a record that is null"));
                 };
                 let field = fields.iter_mut().find(|f| f.0 == *part);
-                place = &mut field
-                    .ok_or_else(|| Error::new(format!("the whole record has no field {part:?}")))?
-                    .1;
+                place = &mut field.ok_or_else(|| Error::new(format!("the whole record has no field {part:?}")))?.1;
             }
             *place = new;
             at += 8 + size;
@@ -244,13 +198,7 @@ impl Reader<'_> {
 }
 
 /// Reads an entry's extras; gives the position of the payload after them.
-fn read_extras(
-    piece: &[u8],
-    memory: Memory<'_>,
-    mut at: usize,
-    extras: u8,
-    sent: &mut Sent,
-) -> usize {
+fn read_extras(piece: &[u8], memory: Memory<'_>, mut at: usize, extras: u8, sent: &mut Sent) -> usize {
     if extras & KEY != 0 {
         let (off, len) = (u32_at(piece, at), u32_at(piece, at + 4));
         sent.key = (len != NULL).then(|| Value::Bytes(memory.bytes(off, len as usize).to_vec()));
@@ -258,7 +206,7 @@ fn read_extras(
     }
     if extras & HEADERS != 0 {
         let (off, count) = (u32_at(piece, at), u32_at(piece, at + 4) as usize);
-        for edit in memory.bytes(off, 24 * count).chunks_exact(24) {
+        for edit in memory.bytes(off, 24 * count).as_chunks::<24>().0 {
             let word = |k: usize| u32_at(edit, k);
             let name = memory.bytes(word(8), word(12) as usize);
             let op = u64_at(edit, 0);
@@ -268,8 +216,7 @@ fn read_extras(
                 _ => {}
             }
             if op < 2 {
-                let value =
-                    (word(20) != NULL).then(|| memory.bytes(word(16), word(20) as usize).to_vec());
+                let value = (word(20) != NULL).then(|| memory.bytes(word(16), word(20) as usize).to_vec());
                 sent.headers.push((name.to_vec(), value));
             }
         }

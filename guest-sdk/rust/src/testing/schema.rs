@@ -8,9 +8,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that cannot be given to a type.
-const PRIMITIVES: [&str; 8] = [
-    "null", "boolean", "int", "long", "float", "double", "bytes", "string",
-];
+const PRIMITIVES: [&str; 8] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
 
 pub(crate) fn layout(id: u32, text: &str) -> Result<Layout> {
     let schema = Json::parse(text)?;
@@ -19,8 +17,9 @@ pub(crate) fn layout(id: u32, text: &str) -> Result<Layout> {
     maker.find_boxes()?;
     maker.node(&schema, "", false)?;
     let mut nodes = maker.nodes;
+    let mut known = vec![None; nodes.len()];
     for node in 0..nodes.len() {
-        measure(&mut nodes, node);
+        measure(&mut nodes, &mut known, node);
     }
     let table = Layout::new(id, text.to_owned(), String::new(), nodes.clone())?.table();
     Layout::new(id, text.to_owned(), fingerprint(&table), nodes)
@@ -55,11 +54,7 @@ impl<'s> Maker<'s> {
                 Some("record" | "error" | "enum" | "fixed") => {
                     let full = full_name(schema, namespace)?;
                     let inner = full.rsplit_once('.').map_or("", |n| n.0).to_owned();
-                    if self
-                        .types
-                        .insert(full.clone(), (schema, inner.clone()))
-                        .is_some()
-                    {
+                    if self.types.insert(full.clone(), (schema, inner.clone())).is_some() {
                         return Err(Error::new(format!("type {full} is defined twice")));
                     }
                     for field in schema.get("fields").and_then(Json::list).unwrap_or(&[]) {
@@ -85,15 +80,8 @@ impl<'s> Maker<'s> {
                     return Ok(Resolved::Primitive(name, None));
                 }
                 let local = format!("{namespace}.{name}");
-                let full = if !name.contains('.') && self.types.contains_key(&local) {
-                    &local
-                } else {
-                    name
-                };
-                let (json, inner) = self
-                    .types
-                    .get(full)
-                    .ok_or_else(|| Error::new(format!("unknown type {name:?}")))?;
+                let full = if !name.contains('.') && self.types.contains_key(&local) { &local } else { name };
+                let (json, inner) = self.types.get(full).ok_or_else(|| Error::new(format!("unknown type {name:?}")))?;
                 Ok(Resolved::Complex(json, inner.clone(), Some(full.clone())))
             }
             Json::Object(_) => match schema.text_of("type") {
@@ -151,13 +139,7 @@ impl<'s> Maker<'s> {
     }
 
     fn add(&mut self, kind: Kind, name: Option<String>, logical: Option<Logical>) -> u32 {
-        self.nodes.push(Node {
-            kind,
-            name,
-            logical,
-            slots: 0,
-            null_bits: 0,
-        });
+        self.nodes.push(Node { kind, name, logical, slots: 0, null_bits: 0 });
         self.nodes.len() as u32 - 1
     }
 
@@ -187,16 +169,8 @@ impl<'s> Maker<'s> {
             Resolved::Complex(json, inner, None) => {
                 let array = json.text_of("type") == Some("array");
                 let node = self.add(Kind::Array(NONE), None, None);
-                let child = self.node(
-                    part(json, if array { "items" } else { "values" })?,
-                    &inner,
-                    !array,
-                )?;
-                self.nodes[node as usize].kind = if array {
-                    Kind::Array(child)
-                } else {
-                    Kind::Map(child)
-                };
+                let child = self.node(part(json, if array { "items" } else { "values" })?, &inner, !array)?;
+                self.nodes[node as usize].kind = if array { Kind::Array(child) } else { Kind::Map(child) };
                 Ok(node)
             }
             Resolved::Complex(json, inner, Some(full)) => self.named(json, &inner, full, field),
@@ -215,39 +189,20 @@ impl<'s> Maker<'s> {
         }
         let kind = match json.text_of("type") {
             Some("enum") => Kind::Enum(
-                part(json, "symbols")?
-                    .list()
-                    .unwrap_or(&[])
-                    .iter()
-                    .filter_map(Json::text)
-                    .map(String::from)
-                    .collect(),
+                part(json, "symbols")?.list().unwrap_or(&[]).iter().filter_map(Json::text).map(String::from).collect(),
             ),
             Some("fixed") => Kind::Fixed(part(json, "size")?.number()?),
             _ => Kind::Struct(Vec::new()),
         };
         let record = matches!(kind, Kind::Struct(_));
-        let node = self.add(
-            kind,
-            Some(full.clone()),
-            if record { None } else { logical(json) },
-        );
+        let node = self.add(kind, Some(full.clone()), if record { None } else { logical(json) });
         self.named.insert(full, node);
         if record {
             let mut fields = Vec::new();
             for field in part(json, "fields")?.list().unwrap_or(&[]) {
-                let name = field
-                    .text_of("name")
-                    .ok_or_else(|| Error::new("a field has no name"))?
-                    .to_owned();
+                let name = field.text_of("name").ok_or_else(|| Error::new("a field has no name"))?.to_owned();
                 let child = self.node(part(field, "type")?, namespace, true)?;
-                fields.push(StructField {
-                    name,
-                    node: child,
-                    slot: 0,
-                    null_bit: 0,
-                    number: 0,
-                });
+                fields.push(StructField { name, node: child, slot: 0, null_bit: 0, number: 0 });
             }
             self.nodes[node as usize].kind = Kind::Struct(fields);
         }
@@ -255,32 +210,35 @@ impl<'s> Maker<'s> {
     }
 }
 
-/// Fills in slots, null bits and the fields' places; gives (slots, null bits, numbers).
-fn measure(nodes: &mut [Node], at: usize) -> (u32, u32, u32) {
-    let numbers = match nodes[at].kind.clone() {
+/// Slots, null bits and numbered fields inside a node.
+type Width = (u32, u32, u32);
+
+/// Fills in slots, null bits and the fields' places.
+fn measure(nodes: &mut [Node], known: &mut [Option<Width>], at: usize) -> Width {
+    if let Some(width) = known[at] {
+        return width;
+    }
+    let width = match nodes[at].kind.clone() {
         Kind::Struct(mut fields) => {
             let (mut slots, mut bits, mut numbers) = (0, 0, 0);
             for field in &mut fields {
                 (field.slot, field.null_bit, field.number) = (slots, bits, numbers);
-                let (s, b, n) = measure(nodes, field.node as usize);
+                let (s, b, n) = measure(nodes, known, field.node as usize);
                 (slots, bits, numbers) = (slots + s, bits + b, numbers + 1 + n);
             }
-            (nodes[at].kind, nodes[at].slots, nodes[at].null_bits) =
-                (Kind::Struct(fields), slots, bits);
-            numbers
+            nodes[at].kind = Kind::Struct(fields);
+            (slots, bits, numbers)
         }
         Kind::Nullable(inner) => {
-            let (slots, bits, numbers) = measure(nodes, inner as usize);
-            (nodes[at].slots, nodes[at].null_bits) = (slots, bits + 1);
-            numbers
+            let (slots, bits, numbers) = measure(nodes, known, inner as usize);
+            (slots, bits + 1, numbers)
         }
-        Kind::Null => 0,
-        _ => {
-            nodes[at].slots = 1;
-            0
-        }
+        Kind::Null => (0, 0, 0),
+        _ => (1, 0, 0),
     };
-    (nodes[at].slots, nodes[at].null_bits, numbers)
+    (nodes[at].slots, nodes[at].null_bits) = (width.0, width.1);
+    known[at] = Some(width);
+    width
 }
 
 fn nullable(branches: &[Json]) -> Option<(usize, &Json)> {
@@ -293,21 +251,13 @@ fn nullable(branches: &[Json]) -> Option<(usize, &Json)> {
 }
 
 fn part<'s>(schema: &'s Json, key: &str) -> Result<&'s Json> {
-    schema
-        .get(key)
-        .ok_or_else(|| Error::new(format!("a part of the schema has no {key:?}")))
+    schema.get(key).ok_or_else(|| Error::new(format!("a part of the schema has no {key:?}")))
 }
 
 fn full_name(schema: &Json, namespace: &str) -> Result<String> {
-    let name = schema
-        .text_of("name")
-        .ok_or_else(|| Error::new("a type has no name"))?;
+    let name = schema.text_of("name").ok_or_else(|| Error::new("a type has no name"))?;
     let namespace = schema.text_of("namespace").unwrap_or(namespace);
-    Ok(if name.contains('.') || namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}.{name}")
-    })
+    Ok(if name.contains('.') || namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") })
 }
 
 fn primitive(name: &str) -> Kind {
@@ -338,14 +288,8 @@ fn logical(schema: &Json) -> Option<Logical> {
         "duration" => Logical::Duration,
         "big-decimal" => Logical::BigDecimal,
         "decimal" => Logical::Decimal {
-            precision: schema
-                .get("precision")
-                .and_then(|n| n.number().ok())
-                .unwrap_or(0),
-            scale: schema
-                .get("scale")
-                .and_then(|n| n.number().ok())
-                .unwrap_or(0),
+            precision: schema.get("precision").and_then(|n| n.number().ok()).unwrap_or(0),
+            scale: schema.get("scale").and_then(|n| n.number().ok()).unwrap_or(0),
         },
         other => Logical::Other(other.into()),
     })

@@ -17,17 +17,11 @@ impl Transform for LoopForever {
     fn describe(config: &Config, _source: Option<&str>) -> Result<Manifest> {
         config.only(&["on"])?;
         let reader = Schema::record("shop.Order").field("id", "string");
-        Ok(
-            Manifest::stateless("faulty-loop-forever", env!("CARGO_PKG_VERSION"))
-                .reader_fields(reader),
-        )
+        Ok(Manifest::stateless("faulty-loop-forever", env!("CARGO_PKG_VERSION")).reader_fields(reader))
     }
 
     fn open(context: &Context) -> Result<Self> {
-        Ok(LoopForever {
-            id: context.field("id")?,
-            on: context.config.get("on").unwrap_or("LOOP").to_owned(),
-        })
+        Ok(LoopForever { id: context.field("id")?, on: context.config.get("on").unwrap_or("LOOP").to_owned() })
     }
 
     fn record(&mut self, row: &mut Row<'_>, out: &mut Out<'_>) -> Result {

@@ -16,22 +16,13 @@ pub struct Trap {
 impl Transform for Trap {
     fn describe(config: &Config, _source: Option<&str>) -> Result<Manifest> {
         config.only(&["on", "where"])?;
-        Ok(
-            Manifest::stateless("faulty-trap", env!("CARGO_PKG_VERSION"))
-                .reader_fields(Schema::record("shop.Order").field("id", "string")),
-        )
+        Ok(Manifest::stateless("faulty-trap", env!("CARGO_PKG_VERSION"))
+            .reader_fields(Schema::record("shop.Order").field("id", "string")))
     }
 
     fn open(context: &Context) -> Result<Self> {
-        assert_ne!(
-            context.config.get("where"),
-            Some("open"),
-            "told to panic in open"
-        );
-        Ok(Trap {
-            id: context.field("id")?,
-            on: context.config.get("on").unwrap_or("TRAP").to_owned(),
-        })
+        assert_ne!(context.config.get("where"), Some("open"), "told to panic in open");
+        Ok(Trap { id: context.field("id")?, on: context.config.get("on").unwrap_or("TRAP").to_owned() })
     }
 
     fn record(&mut self, row: &mut Row<'_>, out: &mut Out<'_>) -> Result {
