@@ -1,3 +1,5 @@
+//! Owns what a transform in Rust needs: the trait, rows, outcomes, the native test harness. Not the sandbox itself.
+//!
 #![doc = include_str!("../README.md")]
 
 // in reading order
