@@ -4,4 +4,5 @@ pub mod app;
 pub mod kafka;
 pub mod orders;
 pub mod process;
+pub mod registry;
 pub mod wait;
