@@ -20,7 +20,7 @@ pub(crate) enum Asker {
     Commit(Vec<TopicPartition>),
     /// Reading a commit back.
     ReadBack(Vec<TopicPartition>),
-    /// A bounded run, about partitions that were given away.
+    /// A bounded run, about partitions of others; about which there are, if it names none.
     Owed(Vec<TopicPartition>),
     /// Only to prove the session, and to see run and desired revision.
     Proof,

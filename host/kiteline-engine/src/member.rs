@@ -342,6 +342,8 @@ impl Membership {
         if self.leaving.is_some() {
             return match own {
                 Some((_, record, _)) if record.nonce == self.nonce => self.exit(desk),
+                // our node went with a former session: if nobody else is there, the run is ours to close nevertheless
+                None if self.run == head.run && head.state == HeadState::Running => self.exit(desk),
                 _ => self.left(desk),
             };
         }
@@ -413,8 +415,10 @@ impl Membership {
     }
 
     fn bury(&mut self, desk: &mut Desk, id: MemberId, version: i32) {
-        let op = Op::Delete(Key::Member(id), version);
-        self.ask(desk, State::Bury, StoreRequest::Multi(vec![op]));
+        // the counter with it: a new node of that name begins at version 0 again, and a late delete must not hit ours
+        let mut ops = self.counter_op();
+        ops.push(Op::Delete(Key::Member(id), version));
+        self.ask(desk, State::Bury, StoreRequest::Multi(ops));
     }
 
     /// A node with our name and another nonce: a former process of ours, unless it still lives.

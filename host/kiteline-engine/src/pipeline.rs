@@ -86,7 +86,7 @@ pub struct Pipeline {
     revoke: Option<group::Revoke>,
     /// Whether any partition is on its way back to the group, so that the others cost no look.
     revoking: bool,
-    /// Partitions that a bounded run answers for although it gave them away.
+    /// Partitions that a bounded run waits for although it does not have them.
     owed: bounded::Owed,
     /// From when on having no partition means that there is nothing to do, rather than that the group has not spoken.
     settled_at: Instant,

@@ -33,8 +33,9 @@ impl Membership {
             self.ask(desk, State::ReadEnds, StoreRequest::Checkpoints);
             return Outcome::Pending;
         }
+        let Some(delete) = self.own_delete() else { return self.left(desk) };
         let mut ops = self.counter_op();
-        ops.extend(self.own_delete());
+        ops.push(delete);
         self.ask(desk, State::Exit, StoreRequest::Multi(ops));
         Outcome::Pending
     }

@@ -1,7 +1,8 @@
 //! Bounded runs: when a member that stops at the logs' ends may stop.
 //!
-//! Its own partitions must be at their ends, and so must those that it once had and gave away: their next owner may stop or
-//! vanish before it has heard of them, and then they come back. So no partition is without a member that answers for it.
+//! Its own partitions must be at their ends, and so must all others of the same topics that were ever worked on: their owners may
+//! stop or vanish before they get there, and then the group gives them to whoever is left, but only once it has found that
+//! out. So a bounded run ends on all members together, and none ends well while work is left.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,16 @@ use crate::{
     store::{Found, Key, Node, StoreAnswer, StoreRequest},
 };
 
-/// Time between two looks at partitions that were given away, in milliseconds.
+/// Time between two looks at partitions of others, in milliseconds.
 const LOOK_MS: u64 = 250;
 
 /// What this member still answers for although it does not have it.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    /// Partitions that were given away, and where each ends, once known.
+    /// Partitions that are not ours, and where each ends, once known.
     partitions: BTreeMap<TopicPartition, Option<i64>>,
+    /// Whether the store was asked which partitions there are since the group last moved some.
+    swept: bool,
     /// When to look at them next.
     look_at: Instant,
 }
@@ -52,18 +55,26 @@ impl Pipeline {
         if !watched || !self.partitions.values().all(Partition::at_end) {
             return;
         }
-        if self.owed.partitions.is_empty() {
-            self.stop(self.halted_reason());
-        } else {
+        if let Err(why) = self.halted_reason() {
+            self.stop(Err(why));
+        } else if self.owed.swept && self.owed.partitions.is_empty() {
+            self.stop(Ok(()));
+        } else if self.desk.at() >= self.owed.look_at && !self.desk.waits_for(|a| matches!(a, Asker::Owed(_))) {
+            self.owed.look_at = self.desk.at().plus_ms(LOOK_MS);
             self.look_at_owed();
         }
     }
 
+    /// The group has moved partitions: what is known of others is old.
+    pub(super) fn sweep_again(&mut self) {
+        self.owed.swept = false;
+    }
+
     fn look_at_owed(&mut self) {
-        if self.desk.at() < self.owed.look_at || self.desk.waits_for(|a| matches!(a, Asker::Owed(_))) {
+        if !self.owed.swept {
+            self.desk.ask(Asker::Owed(Vec::new()), StoreRequest::Checkpoints);
             return;
         }
-        self.owed.look_at = self.desk.at().plus_ms(LOOK_MS);
         let unknown: Vec<_> = self.owed.partitions.iter().filter(|(_, end)| end.is_none()).collect();
         let unknown: Vec<_> = unknown.into_iter().map(|(tp, _)| tp.clone()).collect();
         for tp in unknown {
@@ -79,7 +90,21 @@ impl Pipeline {
     }
 
     pub(super) fn on_owed_answer(&mut self, list: &[TopicPartition], answer: StoreAnswer) {
-        let StoreAnswer::Nodes(found) = answer else { return };
+        let found = match answer {
+            StoreAnswer::Nodes(found) => found,
+            StoreAnswer::Checkpoints(all) => {
+                self.owed.swept = true;
+                let ours = |tp: &TopicPartition| self.partitions.contains_key(tp);
+                // nodes of topics that this pipeline does not read any more are nobody's business
+                let read = |tp: &TopicPartition| self.partitions.keys().any(|p| p.topic == tp.topic);
+                let others: Vec<_> = all.into_iter().map(|(tp, _)| tp).filter(|tp| read(tp) && !ours(tp)).collect();
+                for tp in others {
+                    self.owed.partitions.entry(tp).or_insert(None);
+                }
+                return;
+            }
+            _ => return,
+        };
         for (tp, found) in list.iter().zip(found) {
             let Some(Some(end)) = self.owed.partitions.get(tp) else { continue };
             if matches!(found, Found::Node(Node::Checkpoint(c), _) if c.position.next_offset >= *end) {

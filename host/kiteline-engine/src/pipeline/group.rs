@@ -35,6 +35,7 @@ impl Pipeline {
                 partition.phase = Phase::Unclaimed(now);
             }
         }
+        self.sweep_again();
         self.settled_at = if self.partitions.is_empty() { now.plus_ms(SHARE_MS) } else { now };
         self.desk.effects.push(Effect::AnswerAssign(list));
         if let Some(until) = self.stopping_until() {
@@ -49,6 +50,7 @@ impl Pipeline {
     pub(super) fn on_revoked(&mut self, list: Vec<TopicPartition>) {
         let now = self.desk.at();
         let until = now.plus_ms(self.limits.drain_ms_max);
+        self.sweep_again();
         self.settled_at = now.plus_ms(SHARE_MS);
         self.on_their_way_out(&list, until);
         match &mut self.revoke {
@@ -61,6 +63,7 @@ impl Pipeline {
 
     /// Taken away without asking: no time to drain, and no use in it. What is complete is still written down, best effort.
     pub(super) fn on_lost(&mut self, list: Vec<TopicPartition>) {
+        self.sweep_again();
         self.settled_at = NEVER;
         self.on_their_way_out(&list, self.desk.at());
         for tp in &list {
@@ -91,6 +94,7 @@ impl Pipeline {
         }
         self.asking.clear();
         self.revoke = None;
+        self.sweep_again();
         self.settled_at = NEVER;
         self.desk.effects.push(Effect::LeaveGroup);
     }

@@ -103,7 +103,8 @@ impl Pipeline {
         let due = now.since_ms(self.lease.asked_at) >= self.lease.proof_ms();
         if self.lease.session && due && self.membership.entered() && !self.desk.waits_for(|a| *a == Asker::Proof) {
             self.lease.asked_at = now;
-            self.desk.ask(Asker::Proof, StoreRequest::Read(vec![Key::RunHead, Key::Desired]));
+            let own = Key::Member(self.membership.member().clone());
+            self.desk.ask(Asker::Proof, StoreRequest::Read(vec![Key::RunHead, Key::Desired, own]));
         }
         let stalled = self.lease.held_since.is_some_and(|since| now.since_ms(since) >= self.limits.stall_ms_max);
         if stalled && !self.lease.left_group && self.working() && self.joined_group {
@@ -139,6 +140,8 @@ impl Pipeline {
                         self.membership.rejoin(&mut self.desk);
                     }
                 }
+                // somebody took us for a ghost: without it a run can be closed while we work in it
+                Found::Absent if self.membership.entered() => self.membership.rejoin(&mut self.desk),
                 _ => {}
             }
         }
