@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn a_problem_reads_like_a_compiler_error() {
         let place = Place { source: Some("kiteline.toml".into()), key: Some("app.nme".into()), line: 3, column: 7 };
-        let problem = Problem::new("config.unknown-key", "unknown key \"nme\"").hint("did you mean \"name\"?").at(place);
+        let problem =
+            Problem::new("config.unknown-key", "unknown key \"nme\"").hint("did you mean \"name\"?").at(place);
         let text = "error[config.unknown-key]: unknown key \"nme\"\n  --> kiteline.toml:3:7\n  = key: app.nme\n  \
                     = hint: did you mean \"name\"?";
         assert_eq!(problem.to_string(), text);

@@ -84,14 +84,14 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let columns = 0..head.len();
     let cell = |row: &Vec<String>, c: usize| row.get(c).cloned().unwrap_or_default();
     let width = |c: usize| rows.iter().map(|r| cell(r, c).chars().count()).chain([head[c].len()]).max().unwrap_or(0);
-    let numeric = |c: usize| {
-        !rows.is_empty() && rows.iter().all(|r| cell(r, c).bytes().all(|b| b.is_ascii_digit() || b == b'-'))
-    };
+    let numeric =
+        |c: usize| !rows.is_empty() && rows.iter().all(|r| cell(r, c).bytes().all(|b| b.is_ascii_digit() || b == b'-'));
     let shape: Vec<(usize, bool)> = columns.map(|c| (width(c), numeric(c))).collect();
     let line = |cells: Vec<String>| {
-        let parts = cells.iter().zip(&shape).map(|(text, &(width, right))| {
-            if right { format!("{text:>width$}") } else { format!("{text:<width$}") }
-        });
+        let parts = cells
+            .iter()
+            .zip(&shape)
+            .map(|(text, &(width, right))| if right { format!("{text:>width$}") } else { format!("{text:<width$}") });
         format!("{}\n", parts.collect::<Vec<_>>().join("  ").trim_end())
     };
     let mut text = line(head.iter().map(|h| (*h).to_owned()).collect());

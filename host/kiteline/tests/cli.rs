@@ -67,7 +67,10 @@ fn an_app_is_installed_whole_and_once() {
 fn the_stronger_layer_wins_and_explain_says_so() {
     let app = App::empty("layers");
     assert_eq!(run(&app.path, &["init", "."]).0, 0);
-    app.write("conf/p.properties", b"# strong\npipeline.orders.source.group=from-properties\nmember.grace_ms = 5_000\n");
+    app.write(
+        "conf/p.properties",
+        b"# strong\npipeline.orders.source.group=from-properties\nmember.grace_ms = 5_000\n",
+    );
     let explain = |key: &str, arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = kiteline(&app.path, &["config", "explain", key, "--format", "json"]);
         let ended = command.args(arguments).envs(environment.iter().copied()).output().unwrap();
@@ -122,7 +125,8 @@ fn one_key_is_explained_in_full() {
 #[test]
 fn a_datum_is_decoded() {
     let app = App::empty("avro");
-    let schema = r#"{"type":"record","name":"R","fields":[{"name":"id","type":"string"},{"name":"n","type":["null","long"]}]}"#;
+    let schema =
+        r#"{"type":"record","name":"R","fields":[{"name":"id","type":"string"},{"name":"n","type":["null","long"]}]}"#;
     app.write("r.avsc", schema.as_bytes());
     app.write("r.bin", &[0, 0, 0, 0, 7, 2, b'a', 2, 4]);
     let check = |arguments: &[&str], code: i32, out: &str, err: &str| {
@@ -153,7 +157,10 @@ fn a_component_is_inspected() {
     app.write("core.wasm", &plugins::core());
     let (code, out, _) = run(&app.path, &["plugin", "inspect", "identity.wasm", "--format", "json"]);
     let answer = json_of(&out);
-    assert_eq!((code, &answer["refused"], &answer["world"]), (0, &Value::Null, &json!("kiteline:transform/rows@0.1.0")));
+    assert_eq!(
+        (code, &answer["refused"], &answer["world"]),
+        (0, &Value::Null, &json!("kiteline:transform/rows@0.1.0"))
+    );
     assert_eq!(answer["exports"], json!(["kiteline:transform/transform@0.1.0"]));
     assert_eq!(answer["bytes"], json!(plugins::identity().len()));
     let (code, out, _) = run(&app.path, &["plugin", "inspect", "bytes.wasm"]);

@@ -35,7 +35,14 @@ const CASES: &[Case] = &[
     Case {
         name: "layers",
         lib: &[IDENTITY],
-        arguments: &["--properties", "conf/more.properties", "--set", "pipeline.p.sourc.start=latest", "--set", "nothing"],
+        arguments: &[
+            "--properties",
+            "conf/more.properties",
+            "--set",
+            "pipeline.p.sourc.start=latest",
+            "--set",
+            "nothing",
+        ],
         environment: &[("KITELINE__MEMBER__WORKERS", "many"), ("KITELINE__PIPELINE__P__SOURCE__STRAT", "latest")],
     },
 ];

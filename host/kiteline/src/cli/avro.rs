@@ -21,13 +21,13 @@ const DATUM_BYTES_MAX: u64 = 64 << 20;
 
 /// Look at Avro data.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     Decode(Decode),
 }
 
 /// Decode one datum to Avro JSON: unions tagged, bytes as ISO-8859-1 text, NaN and infinities as strings.
 #[derive(Args, Debug)]
-pub struct Decode {
+pub(crate) struct Decode {
     /// File of the schema that it was written with.
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
@@ -53,7 +53,7 @@ enum Wire {
 }
 
 /// Answers with the datum; `{"schema_id": …, "value": …}` in JSON.
-pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
     let Verb::Decode(arguments) = verb;
     let text = fs::read_to_string(&arguments.schema).map_err(|e| unreadable("schema", &arguments.schema, &e))?;
     let schema = Schema::parse(&text).map_err(|error| {
@@ -70,9 +70,8 @@ pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
     })?;
     let limits = Limits { record_bytes_max: u32::try_from(DATUM_BYTES_MAX).unwrap_or(u32::MAX), ..Limits::default() };
     let mut decoded = String::new();
-    to_json(&schema, &value[from..], &limits, &mut decoded).map_err(|error| {
-        Problem::new("decode.bad-datum", "the datum is not of this schema").cause(&error)
-    })?;
+    to_json(&schema, &value[from..], &limits, &mut decoded)
+        .map_err(|error| Problem::new("decode.bad-datum", "the datum is not of this schema").cause(&error))?;
     if let (Format::Text, Some(id)) = (output.format(), schema_id) {
         output.note(format!("schema id {id}"));
     }

@@ -29,13 +29,13 @@ const PARTITIONS_MAX: usize = 10_000;
 
 /// Look at checkpoints.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     Show(Show),
 }
 
 /// Show the checkpoints of all pipelines, or of one. Changes nothing.
 #[derive(Args, Debug)]
-pub struct Show {
+pub(crate) struct Show {
     /// Only this pipeline.
     pipeline: Option<String>,
     /// Longest wait for the checkpoint store, in milliseconds.
@@ -46,7 +46,7 @@ pub struct Show {
 }
 
 /// Answers with one table a pipeline. Fails if a checkpoint cannot be read.
-pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
     let Verb::Show(arguments) = verb;
     let plan = arguments.settings.plan()?;
     let wanted = |p: &&Pipeline| arguments.pipeline.as_deref().is_none_or(|name| name == p.name.as_str());
@@ -129,9 +129,7 @@ impl Shown {
                 "release": record.as_ref().map(|(_, release)| release),
             })
         });
-        let member = |(id, m): &(MemberId, MemberRecord)| {
-            json!({ "member": &*id.0, "host": m.host, "pid": m.pid, "run": m.run.0, "revision": m.revision.0 })
-        };
+        let member = |(id, m): &(MemberId, MemberRecord)| json!({ "member": &*id.0, "host": m.host, "pid": m.pid, "run": m.run.0, "revision": m.revision.0 });
         let partition = |(at, found): &(TopicPartition, Result<Checkpoint, String>)| match found {
             Ok(c) => json!({
                 "topic": &*at.topic, "partition": at.partition, "next_offset": c.position.next_offset,

@@ -12,7 +12,7 @@ use crate::{
 
 /// Look at the configuration.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// Say which value a key has and where it came from. Secrets are not shown.
     Explain {
         /// Key path, such as `pipeline.enrich.source.start`; a table shows all that is in it, nothing shows everything.
@@ -24,7 +24,7 @@ pub enum Verb {
 }
 
 /// Answers with one line a key, or with all there is to say if it is only one.
-pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
     let Verb::Explain { key, settings } = verb;
     let examined = config::examine(&settings.root(), &settings.surroundings());
     // Of a file that cannot be read nothing can be explained; other problems are for `validate`.
@@ -38,7 +38,10 @@ pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
         many => list(many),
     });
     if !examined.problems.is_empty() {
-        output.note(format!("note: {} problems in the configuration; `kiteline validate` shows them", examined.problems.len()));
+        output.note(format!(
+            "note: {} problems in the configuration; `kiteline validate` shows them",
+            examined.problems.len()
+        ));
     }
     Ok(Exit::Ok)
 }

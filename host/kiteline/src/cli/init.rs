@@ -25,13 +25,13 @@ const IDENTITY: &[u8] = include_bytes!("init/identity.wasm");
 
 /// Make a new app in a folder: kiteline.toml with comments, a schema, a plugin that keeps every record.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The folder; made if it is not there, refused if anything is in it.
     dir: PathBuf,
 }
 
 /// Answers with the files that were written.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let dir = &arguments.dir;
     let failed = |path: &Path, error: &io::Error| {
         let message = format!("could not write \"{}\"", path.display());

@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 32;
 
 /// Copy an app to its install root, whole or not at all.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Folder with the app: kiteline.toml, conf, lib.
     source: PathBuf,
     /// The install root; must not be there yet. Nothing is added to its name.
@@ -43,7 +43,7 @@ struct Copied {
 }
 
 /// Copies, or leaves everything as it was.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let Arguments { source, root } = arguments;
     let copied = install(source, root)?;
     let json = json!({ "root": root.display().to_string(), "files": copied.files, "bytes": copied.bytes });

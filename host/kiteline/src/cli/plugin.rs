@@ -12,13 +12,13 @@ use crate::{
 
 /// Build plugins and look at them.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     Build(build::Arguments),
     Inspect(inspect::Arguments),
 }
 
 /// Runs one of them.
-pub fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
     match verb {
         Verb::Build(arguments) => build::run(arguments, output),
         Verb::Inspect(arguments) => inspect::run(arguments, output),

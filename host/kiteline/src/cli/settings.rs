@@ -12,7 +12,7 @@ use crate::{
 
 /// Where the app is, and what stands above its file.
 #[derive(Args, Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Install root of the app, the folder with kiteline.toml.
     #[arg(long, default_value = ".", value_name = "DIR")]
     pub root: PathBuf,
@@ -26,17 +26,17 @@ pub struct Settings {
 
 impl Settings {
     /// The install root. `.` is left out of what people read.
-    pub fn root(&self) -> Root {
+    pub(crate) fn root(&self) -> Root {
         if self.root.as_os_str() == "." { Root::new("") } else { Root::new(&self.root) }
     }
 
     /// What stands above the app's file, the process's environment included.
-    pub fn surroundings(&self) -> Surroundings {
+    pub(crate) fn surroundings(&self) -> Surroundings {
         Surroundings { set: self.set.clone(), properties: self.properties.clone(), ..Surroundings::of_process() }
     }
 
     /// The plan, or everything that is wrong with it.
-    pub fn plan(&self) -> Result<Plan, Failure> {
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         config::load(&self.root(), &self.surroundings())
     }
 }

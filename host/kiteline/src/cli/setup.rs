@@ -24,7 +24,7 @@ use crate::{
 
 /// Make the topics and register the output schemas that the app declares; without --apply only say what would be done.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
     /// Do it.
@@ -61,7 +61,7 @@ impl Step {
 }
 
 /// Answers with every step and its state: `there`, `missing`, `to make`, `made`.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let settings = &arguments.settings;
     let examined = config::examine_with_plugins(&settings.root(), &settings.surroundings());
     let Some(plan) = examined.plan else { return Err(Failure::usage(examined.problems)) };
@@ -89,7 +89,8 @@ pub(super) fn declared_topics(plan: &Plan) -> BTreeMap<String, (String, bool)> {
     let mut topics = BTreeMap::new();
     for pipeline in &plan.pipelines {
         let mut add = |topic: &str, role: &str, ours: bool| {
-            let entry = topics.entry(topic.to_owned()).or_insert_with(|| (format!("{role} of {}", pipeline.name), ours));
+            let entry =
+                topics.entry(topic.to_owned()).or_insert_with(|| (format!("{role} of {}", pipeline.name), ours));
             entry.1 |= ours;
         };
         for sink in &pipeline.sinks {

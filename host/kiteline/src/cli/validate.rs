@@ -17,7 +17,7 @@ use crate::{
 
 /// Check an app: configuration, schemas, plugins; every problem at once.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
     /// Ask Kafka, the checkpoint store and the schema registries as well.
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Answers with the names of what was checked, or fails with all problems.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let settings = &arguments.settings;
     let examined = config::examine_with_plugins(&settings.root(), &settings.surroundings());
     let Some(plan) = examined.plan else { return Err(Failure::usage(examined.problems)) };

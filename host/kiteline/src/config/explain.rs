@@ -8,7 +8,10 @@ use super::{
     tree::{Node, Origin, Value},
     written::{flatten, join, scalar, secret_property, unknown_key},
 };
-use crate::{error::{Place, Problem}, secrets};
+use crate::{
+    error::{Place, Problem},
+    secrets,
+};
 
 /// One key and where its value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +99,8 @@ fn descend(
 }
 
 fn absent(path: &str) -> Problem {
-    Problem::new("config.unknown-key", format!("there is no key \"{path}\"")).hint("`kiteline config explain` lists all")
+    Problem::new("config.unknown-key", format!("there is no key \"{path}\""))
+        .hint("`kiteline config explain` lists all")
 }
 
 /// One key of a table: itself if it is a leaf, else everything below it.

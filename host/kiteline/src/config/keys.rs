@@ -5,7 +5,7 @@
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// A string.
     Text,
     /// A string that holds a reference such as `${env:NAME}`, never the secret itself.
@@ -32,7 +32,7 @@ pub enum Shape {
 
 impl Shape {
     /// What it takes, for messages.
-    pub fn words(self) -> String {
+    pub(crate) fn words(self) -> String {
         match self {
             Self::Text => "a string".into(),
             Self::Secret => "a reference such as \"${env:NAME}\" or \"${file:PATH}\"".into(),
@@ -50,7 +50,7 @@ impl Shape {
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub(crate) struct Key {
     /// As written.
     pub name: &'static str,
     /// What it takes.
@@ -66,12 +66,12 @@ const fn key(name: &'static str, shape: Shape, default: &'static str, doc: &'sta
 }
 
 /// The key `name` of `keys`.
-pub fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {
+pub(crate) fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {
     keys.iter().find(|k| k.name == name)
 }
 
 /// The name among `names` that `wrong` was probably meant to be: at most a third of its characters differ.
-pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (wrong.chars().count() / 3).max(1);
     let (distance, name) = names.into_iter().map(|n| (distance(wrong, n), n)).min()?;
     (distance <= bound).then_some(name)
@@ -97,7 +97,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// The top of the app's file.
-pub const ROOT: &[Key] = &[
+pub(crate) const ROOT: &[Key] = &[
     key("app", Shape::Table(APP), "", "who the app is"),
     key("kafka", Shape::Table(KAFKA), "", "the Kafka cluster of all pipelines"),
     key("checkpoint", Shape::Table(CHECKPOINT), "", "where checkpoints live and how often they are written"),
@@ -106,13 +106,23 @@ pub const ROOT: &[Key] = &[
 ];
 
 const APP: &[Key] = &[
-    key("name", Shape::Text, "", "name of the app, part of checkpoint paths and of the default group; letters, digits, - and _"),
+    key(
+        "name",
+        Shape::Text,
+        "",
+        "name of the app, part of checkpoint paths and of the default group; letters, digits, - and _",
+    ),
     key("release", Shape::Text, "empty", "the owner's own version, written into every run"),
 ];
 
 const KAFKA: &[Key] = &[
     key("bootstrap_servers", Shape::Text, "", "host:port of one or more brokers, with commas between"),
-    key("properties", Shape::Properties, "", "client properties, passed through; values may hold ${env:NAME} and ${file:PATH}"),
+    key(
+        "properties",
+        Shape::Properties,
+        "",
+        "client properties, passed through; values may hold ${env:NAME} and ${file:PATH}",
+    ),
 ];
 
 const CHECKPOINT: &[Key] = &[
@@ -149,17 +159,30 @@ const PIPELINE: &[Key] = &[
     key("decode", Shape::Table(DECODE), "", "how values become Avro datums with a schema"),
     key("transform", Shape::Tables(TRANSFORM), "", "the plugin; exactly one"),
     key("sink", Shape::Tables(SINK), "", "where records leave, one for each of the plugin's ports"),
-    key("on_record_error", Shape::Choice(&["dead-letter", "drop", "stop"]), "dead-letter",
-        "what becomes of a record that is rejected or cannot be decoded"),
+    key(
+        "on_record_error",
+        Shape::Choice(&["dead-letter", "drop", "stop"]),
+        "dead-letter",
+        "what becomes of a record that is rejected or cannot be decoded",
+    ),
     key("dead_letter", Shape::Table(DEAD_LETTER), "", "where dead letters go: a topic or a file"),
-    key("on_lost_position", Shape::Choice(&["stop", "earliest", "latest"]), "stop",
-        "what becomes of a partition whose position is not in its log any more"),
+    key(
+        "on_lost_position",
+        Shape::Choice(&["stop", "earliest", "latest"]),
+        "stop",
+        "what becomes of a partition whose position is not in its log any more",
+    ),
     key("limits", Shape::Table(LIMITS), "", "bounds of everything in flight"),
 ];
 
 const SOURCE: &[Key] = &[
     key("topics", Shape::Texts, "", "topics that are read"),
-    key("start", Shape::Choice(&["earliest", "latest"]), "earliest", "where the pipeline begins while it has no checkpoint"),
+    key(
+        "start",
+        Shape::Choice(&["earliest", "latest"]),
+        "earliest",
+        "where the pipeline begins while it has no checkpoint",
+    ),
     key("group", Shape::Text, "kiteline.<app>.<pipeline>", "Kafka consumer group"),
 ];
 
@@ -168,7 +191,12 @@ const DECODE: &[Key] = &[
     key("schema", Shape::Text, "", "file of the writer schema; with wire_format plain"),
     key("registry", Shape::Text, "", "address of the schema registry; with wire_format confluent"),
     key("registry_auth", Shape::Table(REGISTRY_AUTH), "", "how this process proves to the registry who it is"),
-    key("subject", Shape::Text, "<first topic>-value", "subject whose newest schema the plugin is shown as source schema"),
+    key(
+        "subject",
+        Shape::Text,
+        "<first topic>-value",
+        "subject whose newest schema the plugin is shown as source schema",
+    ),
 ];
 
 const REGISTRY_AUTH: &[Key] = &[
@@ -199,10 +227,19 @@ const SINK: &[Key] = &[
     key("topic", Shape::Text, "", "the topic; with kind kafka"),
     key("allowed_topics", Shape::Texts, "none", "other topics that the plugin may name per record; with kind kafka"),
     key("path", Shape::Text, "", "file of JSON lines, from the install root; with kind file"),
-    key("wire_format", Shape::Choice(&["plain", "confluent"]), "that of decode",
-        "how a schema id is attached to what the plugin makes; with kind kafka"),
+    key(
+        "wire_format",
+        Shape::Choice(&["plain", "confluent"]),
+        "that of decode",
+        "how a schema id is attached to what the plugin makes; with kind kafka",
+    ),
     key("registry", Shape::Text, "that of decode", "where the port's schema is registered; with wire_format confluent"),
-    key("registry_auth", Shape::Table(REGISTRY_AUTH), "that of decode", "how this process proves to that registry who it is"),
+    key(
+        "registry_auth",
+        Shape::Table(REGISTRY_AUTH),
+        "that of decode",
+        "how this process proves to that registry who it is",
+    ),
     key("subject", Shape::Text, "<topic>-value", "under which name the port's schema is registered"),
 ];
 
@@ -214,11 +251,26 @@ const DEAD_LETTER: &[Key] = &[
 const LIMITS: &[Key] = &[
     key("batch_records_max", Shape::Integer(1, 65_536), "256", "records of a batch"),
     key("batch_bytes_max", Shape::Integer(1 << 10, 64 << 20), "65536", "bytes of a batch as fetched, a goal"),
-    key("partition_batches_max", Shape::Integer(1, 4_096), "32", "batches of a partition between fetch and acknowledgement"),
-    key("pipeline_batches_max", Shape::Integer(1, 65_536), "128", "batches of the pipeline between fetch and acknowledgement"),
+    key(
+        "partition_batches_max",
+        Shape::Integer(1, 4_096),
+        "32",
+        "batches of a partition between fetch and acknowledgement",
+    ),
+    key(
+        "pipeline_batches_max",
+        Shape::Integer(1, 65_536),
+        "128",
+        "batches of the pipeline between fetch and acknowledgement",
+    ),
     key("commit_partitions_max", Shape::Integer(1, 199), "100", "partitions in one request to the checkpoint store"),
     key("drain_ms_max", Shape::Integer(100, 300_000), "5000", "time to drain a partition before it is given back"),
-    key("stall_ms_max", Shape::Integer(1_000, 86_400_000), "60000", "time without progress before a partition is reported as stalled"),
+    key(
+        "stall_ms_max",
+        Shape::Integer(1_000, 86_400_000),
+        "60000",
+        "time without progress before a partition is reported as stalled",
+    ),
     key("backoff_ms_min", Shape::Integer(1, 60_000), "100", "first pause before a failed step is tried again"),
     key("backoff_ms_max", Shape::Integer(1, 600_000), "5000", "longest pause before a failed step is tried again"),
 ];

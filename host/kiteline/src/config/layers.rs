@@ -52,7 +52,7 @@ impl Surroundings {
 }
 
 /// Reads all layers into one tree. The tree is whole as far as it could be read; every problem is returned.
-pub fn read(root: &Root, surroundings: &Surroundings) -> (Node, Vec<Problem>) {
+pub(crate) fn read(root: &Root, surroundings: &Surroundings) -> (Node, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut tree = app_file(root, &mut problems);
     let mut apply = |keys: Vec<String>, value: &str, origin: Origin, problems: &mut Vec<Problem>| {
@@ -96,9 +96,7 @@ pub fn read(root: &Root, surroundings: &Surroundings) -> (Node, Vec<Problem>) {
 fn app_file(root: &Root, problems: &mut Vec<Problem>) -> Node {
     let path = root.config_file();
     let file = path.display().to_string();
-    let empty = || {
-        Node::new(Value::Table(Vec::new()), Origin::File { file: file.clone(), line: 1, column: 1 })
-    };
+    let empty = || Node::new(Value::Table(Vec::new()), Origin::File { file: file.clone(), line: 1, column: 1 });
     let text = match read_text(&path) {
         Ok(text) => text,
         Err(problem) => {
@@ -125,12 +123,12 @@ fn read_text(path: &std::path::Path) -> Result<String, Problem> {
 }
 
 /// The parts of a key path.
-pub fn dotted(path: &str) -> Vec<String> {
+pub(crate) fn dotted(path: &str) -> Vec<String> {
     path.split('.').map(str::to_owned).collect()
 }
 
 /// `name[3]` as its two parts.
-pub fn indexed(part: &str) -> Option<(&str, &str)> {
+pub(crate) fn indexed(part: &str) -> Option<(&str, &str)> {
     part.strip_suffix(']')?.split_once('[')
 }
 
@@ -265,9 +263,7 @@ impl Setting<'_> {
             Problem::new("config.wrong-type", message).at(self.origin.place(path))
         };
         match shape {
-            Shape::Integer(..) => {
-                self.value.trim().replace('_', "").parse().map(Value::Integer).map_err(|_| refuse())
-            }
+            Shape::Integer(..) => self.value.trim().replace('_', "").parse().map(Value::Integer).map_err(|_| refuse()),
             Shape::Boolean => self.value.trim().parse().map(Value::Boolean).map_err(|_| refuse()),
             Shape::Texts if self.value.trim_start().starts_with('[') => {
                 let list = DeValue::parse(self.value).map_err(|_| refuse())?;

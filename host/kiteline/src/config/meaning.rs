@@ -17,7 +17,7 @@ use super::{
 use crate::{error::Problem, layout::Root};
 
 /// What a configuration means, as far as it means anything.
-pub struct Meaning {
+pub(crate) struct Meaning {
     /// The whole plan; none if there is any problem.
     pub plan: Option<Plan>,
     /// The plugins that could be made out, also where other things are wrong.
@@ -46,7 +46,7 @@ const OWN_PROPERTIES: &[(&str, &str)] = &[
 ];
 
 /// Reads `tree`, which need not be free of problems as written.
-pub fn read(root: &Root, tree: &Node) -> Meaning {
+pub(crate) fn read(root: &Root, tree: &Node) -> Meaning {
     let mut context = Context { root, problems: Vec::new() };
     let top = Section::new(Some(tree), keys::ROOT, "", &tree.origin);
     let app = app(&table(&top, "app"), &mut context);
@@ -60,7 +60,8 @@ pub fn read(root: &Root, tree: &Node) -> Meaning {
     for entry in named {
         let path = written::join("pipeline", &entry.name);
         let section = Section::new(Some(&entry.node), top.keys_of("pipeline"), &path, &entry.key_origin);
-        let pipeline = pipelines::read(&entry.name, name.as_ref(), &section, checkpoint.as_ref(), &mut plugins, &mut context);
+        let pipeline =
+            pipelines::read(&entry.name, name.as_ref(), &section, checkpoint.as_ref(), &mut plugins, &mut context);
         pipelines.extend(pipeline);
     }
     if named.is_empty() {
@@ -178,14 +179,14 @@ fn member(section: &Section<'_>, context: &mut Context<'_>) -> Member {
 }
 
 /// A registry address and its credentials; `section` holds `registry` and `registry_auth`.
-pub fn registry(section: &Section<'_>, context: &mut Context<'_>) -> Option<Registry> {
+pub(crate) fn registry(section: &Section<'_>, context: &mut Context<'_>) -> Option<Registry> {
     let url = section.text("registry")?;
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let place = section.place("registry");
     let problem = match rest {
-        None | Some("") => Some(
-            Problem::new("config.bad-address", "the registry's address is not an http:// or https:// one"),
-        ),
+        None | Some("") => {
+            Some(Problem::new("config.bad-address", "the registry's address is not an http:// or https:// one"))
+        }
         Some(rest) if rest.split('/').next().unwrap_or_default().contains('@') => Some(
             Problem::new("config.literal-secret", "credentials are written into the registry's address")
                 .hint("write registry_auth = { user = \"…\", password = \"${env:NAME}\" }"),
@@ -221,7 +222,8 @@ fn groups_differ(pipelines: &[Pipeline], top: &Section<'_>, context: &mut Contex
     for (index, pipeline) in pipelines.iter().enumerate() {
         if let Some(other) = pipelines[..index].iter().find(|p| p.source.group == pipeline.source.group) {
             let (group, other) = (&pipeline.source.group, &other.name);
-            let problem = Problem::new("config.conflict", format!("group \"{group}\" is also that of pipeline \"{other}\""));
+            let problem =
+                Problem::new("config.conflict", format!("group \"{group}\" is also that of pipeline \"{other}\""));
             let key = format!("pipeline.{}.source.group", pipeline.name);
             let found = top.node("pipeline").and_then(|p| p.get(pipeline.name.as_str())?.get("source")?.get("group"));
             context.problems.push(problem.at(found.map_or(top.origin(), |n| &n.origin).place(key)));

@@ -8,8 +8,8 @@ use kiteline_engine::limits::Limits;
 use super::{
     meaning::registry,
     plan::{
-        Checkpoint, DeadLetter, Decode, Name, OnLostPosition, OnRecordError, Pipeline, Sink, SinkEncode, SinkTarget, Source,
-        Start, Transform, TransformLimits,
+        Checkpoint, DeadLetter, Decode, Name, OnLostPosition, OnRecordError, Pipeline, Sink, SinkEncode, SinkTarget,
+        Source, Start, Transform, TransformLimits,
     },
     section::{Context, Section},
     tree::{Node, Value},
@@ -38,7 +38,7 @@ pub struct PluginUse {
 }
 
 /// Reads the pipeline `name`; none if anything that it needs is wrong.
-pub fn read(
+pub(crate) fn read(
     name: &str,
     app: Option<&Name>,
     section: &Section<'_>,
@@ -120,7 +120,9 @@ fn source(section: &Section<'_>, group: String, context: &mut Context<'_>) -> Op
     let mut topics = Vec::new();
     for (text, place) in written {
         if topics.iter().any(|t| t == text) {
-            context.problems.push(Problem::new("config.conflict", format!("topic \"{text}\" is named twice")).at(place));
+            context
+                .problems
+                .push(Problem::new("config.conflict", format!("topic \"{text}\" is named twice")).at(place));
         } else {
             topics.extend(topic(text, place, context));
         }
@@ -221,8 +223,9 @@ fn sinks(
             };
             let hint = "each port leads to one sink; name the port of each";
             context.problems.push(Problem::new("config.conflict", message).hint(hint).at(one.place("port")));
+        } else {
+            ports.push((port, one.place("port")));
         }
-        ports.push((port, one.place("port")));
         sinks.extend(sink(&one, decode, sources, context));
     }
     (sinks, ports)
@@ -273,10 +276,10 @@ fn sink_encode(
         Some(Decode::Confluent { registry, .. }) => Some(registry),
         _ => None,
     };
-    // Without a word of its own a sink writes what decode reads.
+    // Without a word of its own a sink writes what decode reads; of a decode section that is wrong, the wider form is taken.
     let confluent = match section.choice("wire_format") {
         Some(word) => word == "confluent",
-        None => inherited.is_some(),
+        None => inherited.is_some() || decode.is_none(),
     };
     if !confluent {
         for name in ["registry", "registry_auth", "subject"].iter().filter(|n| section.node(n).is_some()) {

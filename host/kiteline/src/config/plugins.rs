@@ -35,7 +35,8 @@ pub fn connect(ports: &[&str], sinks: &[Option<&str>]) -> Result<Vec<usize>, (Op
     let names = || ports.join(", ");
     for (index, name) in wanted.iter().enumerate() {
         if !ports.contains(name) {
-            let near = nearest(name, ports.iter().copied()).map_or(String::new(), |n| format!("; did you mean \"{n}\"?"));
+            let near =
+                nearest(name, ports.iter().copied()).map_or(String::new(), |n| format!("; did you mean \"{n}\"?"));
             return Err((Some(index), format!("the plugin has no port \"{name}\", it has {}{near}", names())));
         }
         if wanted[..index].contains(name) {

@@ -4,7 +4,7 @@
 
 /// One pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// Line on which it begins, from 1.
     pub line: u32,
     /// The key.
@@ -14,7 +14,7 @@ pub struct Pair {
 }
 
 /// All pairs, in order. As in Java, every text is a properties file; a key without a value has an empty one.
-pub fn parse(text: &str) -> Vec<Pair> {
+pub(crate) fn parse(text: &str) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let mut lines = text.lines().zip(1u32..);
     while let Some((first, line)) = lines.next() {

@@ -20,7 +20,7 @@ use crate::{
 const SCHEMA_BYTES_MAX: u64 = 4 << 20;
 
 /// What reading needs and gathers.
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The install root.
     pub root: &'a Root,
     /// Everything that was found to be wrong.
@@ -29,7 +29,7 @@ pub struct Context<'a> {
 
 /// One table, there or not.
 #[derive(Clone, Copy)]
-pub struct Section<'a> {
+pub(crate) struct Section<'a> {
     node: Option<&'a Node>,
     keys: &'static [Key],
     path: &'a str,
@@ -38,22 +38,22 @@ pub struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The table `node` of `keys` at `path`; `origin` is the place of the nearest table that is there.
-    pub fn new(node: Option<&'a Node>, keys: &'static [Key], path: &'a str, origin: &'a Origin) -> Self {
+    pub(crate) fn new(node: Option<&'a Node>, keys: &'static [Key], path: &'a str, origin: &'a Origin) -> Self {
         Self { node, keys, path, origin: node.map_or(origin, |n| &n.origin) }
     }
 
     /// Whether it is written at all.
-    pub fn there(&self) -> bool {
+    pub(crate) fn there(&self) -> bool {
         self.node.is_some()
     }
 
     /// The value of `name` as written.
-    pub fn node(&self, name: &str) -> Option<&'a Node> {
+    pub(crate) fn node(&self, name: &str) -> Option<&'a Node> {
         self.node?.get(name)
     }
 
     /// The keys of the table at `name` of this one.
-    pub fn keys_of(&self, name: &str) -> &'static [Key] {
+    pub(crate) fn keys_of(&self, name: &str) -> &'static [Key] {
         match keys::find(self.keys, name).map(|k| k.shape) {
             Some(Shape::Table(keys) | Shape::Named(keys) | Shape::Tables(keys)) => keys,
             _ => &[],
@@ -61,27 +61,27 @@ impl<'a> Section<'a> {
     }
 
     /// Where `name` is, or where it is missing.
-    pub fn place(&self, name: &str) -> Place {
+    pub(crate) fn place(&self, name: &str) -> Place {
         self.node(name).map_or(self.origin, |n| &n.origin).place(self.path_of(name))
     }
 
     /// Where the table is, or where it is missing.
-    pub fn place_of_all(&self) -> Place {
+    pub(crate) fn place_of_all(&self) -> Place {
         self.origin.place(self.path)
     }
 
     /// Place of the nearest table that is there.
-    pub fn origin(&self) -> &'a Origin {
+    pub(crate) fn origin(&self) -> &'a Origin {
         self.origin
     }
 
     /// Key path of `name`.
-    pub fn path_of(&self, name: &str) -> String {
+    pub(crate) fn path_of(&self, name: &str) -> String {
         join(self.path, name)
     }
 
     /// A string.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         match &self.node(name)?.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -89,10 +89,12 @@ impl<'a> Section<'a> {
     }
 
     /// A string that must be there and not empty.
-    pub fn required(&self, name: &str, context: &mut Context<'_>) -> Option<&'a str> {
+    pub(crate) fn required(&self, name: &str, context: &mut Context<'_>) -> Option<&'a str> {
         match self.text(name) {
             Some("") => {
-                context.problems.push(Problem::new("config.empty", format!("\"{name}\" is empty")).at(self.place(name)));
+                context
+                    .problems
+                    .push(Problem::new("config.empty", format!("\"{name}\" is empty")).at(self.place(name)));
                 None
             }
             None if self.node(name).is_none() => {
@@ -104,7 +106,7 @@ impl<'a> Section<'a> {
     }
 
     /// The problem that `name` is not there.
-    pub fn missing(&self, name: &str) -> Problem {
+    pub(crate) fn missing(&self, name: &str) -> Problem {
         let problem = Problem::new("config.missing-key", format!("missing key \"{name}\"")).at(self.place(name));
         match keys::find(self.keys, name) {
             Some(key) => problem.detail(format!("{name}: {}", key.doc)),
@@ -113,7 +115,7 @@ impl<'a> Section<'a> {
     }
 
     /// A word, or the key's default; none if it has none.
-    pub fn choice(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn choice(&self, name: &str) -> Option<&'a str> {
         let key = keys::find(self.keys, name)?;
         let Shape::Choice(words) = key.shape else { return None };
         let word = |text: &str| words.iter().copied().find(|w| *w == text);
@@ -121,7 +123,7 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number, or the key's default; none if the default is not a number. Within its bounds even if it was not.
-    pub fn integer(&self, name: &str) -> Option<i64> {
+    pub(crate) fn integer(&self, name: &str) -> Option<i64> {
         let key = keys::find(self.keys, name)?;
         let Shape::Integer(min, max) = key.shape else { return None };
         match self.node(name).map(|n| &n.value) {
@@ -131,17 +133,17 @@ impl<'a> Section<'a> {
     }
 
     /// [`Section::integer`] of a key that has a numeric default and no negative values.
-    pub fn number<T: TryFrom<i64> + Default>(&self, name: &str) -> T {
+    pub(crate) fn number<T: TryFrom<i64> + Default>(&self, name: &str) -> T {
         self.integer(name).and_then(|n| T::try_from(n).ok()).unwrap_or_default()
     }
 
     /// Whether it is written and true.
-    pub fn truth(&self, name: &str) -> bool {
+    pub(crate) fn truth(&self, name: &str) -> bool {
         matches!(self.node(name).map(|n| &n.value), Some(Value::Boolean(true)))
     }
 
     /// A list of strings with their places.
-    pub fn texts(&self, name: &str) -> Vec<(&'a str, Place)> {
+    pub(crate) fn texts(&self, name: &str) -> Vec<(&'a str, Place)> {
         let Some(node) = self.node(name) else { return Vec::new() };
         let one = |node: &'a Node| match &node.value {
             Value::Text(text) => Some((text.as_str(), node.origin.place(self.path_of(name)))),
@@ -151,16 +153,15 @@ impl<'a> Section<'a> {
     }
 
     /// A secret, resolved.
-    pub fn secret(&self, name: &str, context: &mut Context<'_>) -> Option<Secret> {
+    pub(crate) fn secret(&self, name: &str, context: &mut Context<'_>) -> Option<Secret> {
         let text = self.text(name)?;
         context.expand(text, || self.place(name))
     }
 
     /// A plugin's configuration, sorted by key.
-    pub fn scalars(&self, name: &str) -> Vec<(String, String)> {
+    pub(crate) fn scalars(&self, name: &str) -> Vec<(String, String)> {
         let entries = self.node(name).map_or(&[][..], Node::entries);
-        let mut pairs: Vec<_> =
-            entries.iter().filter_map(|e| Some((e.name.clone(), scalar(&e.node.value)?))).collect();
+        let mut pairs: Vec<_> = entries.iter().filter_map(|e| Some((e.name.clone(), scalar(&e.node.value)?))).collect();
         pairs.sort();
         pairs
     }
@@ -168,7 +169,7 @@ impl<'a> Section<'a> {
 
 impl Context<'_> {
     /// Resolves the references in `text`.
-    pub fn expand(&mut self, text: &str, place: impl FnOnce() -> Place) -> Option<Secret> {
+    pub(crate) fn expand(&mut self, text: &str, place: impl FnOnce() -> Place) -> Option<Secret> {
         match secrets::expand(text, self.root.path()) {
             Ok(secret) => Some(secret),
             Err(error) => {
@@ -185,7 +186,7 @@ impl Context<'_> {
     }
 
     /// Reads and parses a schema file.
-    pub fn schema(&mut self, file: &str, place: Place) -> Option<SchemaFile> {
+    pub(crate) fn schema(&mut self, file: &str, place: Place) -> Option<SchemaFile> {
         let path = self.root.join(file);
         let text = match read_bounded(&path, SCHEMA_BYTES_MAX) {
             Ok(text) => text,
@@ -200,7 +201,8 @@ impl Context<'_> {
         match kiteline_avro::Schema::parse(&text) {
             Ok(schema) => Some(SchemaFile { path, schema }),
             Err(error) => {
-                let problem = Problem::new("decode.bad-schema", format!("schema file \"{file}\" is not a usable Avro schema"));
+                let problem =
+                    Problem::new("decode.bad-schema", format!("schema file \"{file}\" is not a usable Avro schema"));
                 self.problems.push(problem.cause(&error).at(place));
                 None
             }

@@ -150,7 +150,7 @@ pub struct Entry {
 }
 
 /// Reads TOML. `file` is what people are shown. All syntax errors are returned, none quotes the text.
-pub fn from_toml(text: &str, file: &str) -> Result<Node, Vec<Problem>> {
+pub(crate) fn from_toml(text: &str, file: &str) -> Result<Node, Vec<Problem>> {
     let lines = Lines::new(text, file);
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -159,9 +159,8 @@ pub fn from_toml(text: &str, file: &str) -> Result<Node, Vec<Problem>> {
     // The parser reports in the order of its passes, people read from top to bottom.
     let mut errors: Vec<_> = errors.iter().map(|e| (e.span().map_or(0, |s| s.start), e.message())).collect();
     errors.sort_unstable();
-    let problem = |(at, message)| {
-        Problem::new("config.syntax", format!("not TOML: {message}")).at(lines.at(at).place(""))
-    };
+    let problem =
+        |(at, message)| Problem::new("config.syntax", format!("not TOML: {message}")).at(lines.at(at).place(""));
     Err(errors.into_iter().map(problem).collect())
 }
 

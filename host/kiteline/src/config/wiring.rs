@@ -62,7 +62,7 @@ pub fn registry(settings: &plan::Registry) -> Result<Registry, Failure> {
         Some(plan::RegistryAuth::Bearer(token)) => RegistryAuth::Bearer(Secret::new(token.expose())),
     };
     let config = RegistryConfig { url: settings.url.clone(), auth, timeout_ms: REGISTRY_TIMEOUT_MS, ca_pem: None };
-    Registry::new(config).map_err(|error| {
+    Registry::new(&config).map_err(|error| {
         let problem = Problem::new("decode.registry", "the schema registry's settings cannot be used").cause(&error);
         Failure::new(Exit::Usage, problem)
     })

@@ -13,19 +13,19 @@ use crate::{
 };
 
 /// Everything that is wrong with `tree` as such.
-pub fn check(tree: &Node) -> Vec<Problem> {
+pub(crate) fn check(tree: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     walk(tree, Shape::Table(keys::ROOT), "", &mut problems);
     problems
 }
 
 /// `path` and `name` as one key path.
-pub fn join(path: &str, name: &str) -> String {
+pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.into() } else { format!("{path}.{name}") }
 }
 
 /// A problem with a key that is not in `known`.
-pub fn unknown_key(name: &str, known: &'static [Key], place: Place) -> Problem {
+pub(crate) fn unknown_key(name: &str, known: &'static [Key], place: Place) -> Problem {
     let hint = match keys::nearest(name, known.iter().map(|k| k.name)) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => format!("keys here: {}", known.iter().map(|k| k.name).collect::<Vec<_>>().join(", ")),
@@ -34,7 +34,7 @@ pub fn unknown_key(name: &str, known: &'static [Key], place: Place) -> Problem {
 }
 
 /// Entries of a table of client properties; dotted keys, which TOML makes tables of, are joined again.
-pub fn flatten<'a>(node: &'a Node, prefix: &str, out: &mut Vec<(String, &'a Node)>) {
+pub(crate) fn flatten<'a>(node: &'a Node, prefix: &str, out: &mut Vec<(String, &'a Node)>) {
     for Entry { name, node, .. } in node.entries() {
         let name = join(prefix, name);
         match node.value {
@@ -45,7 +45,7 @@ pub fn flatten<'a>(node: &'a Node, prefix: &str, out: &mut Vec<(String, &'a Node
 }
 
 /// A scalar as text, as TOML prints it; none for lists and tables.
-pub fn scalar(value: &Value) -> Option<String> {
+pub(crate) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) | Value::Scalar(text) => Some(text.clone()),
         Value::Integer(number) => Some(number.to_string()),
@@ -55,7 +55,7 @@ pub fn scalar(value: &Value) -> Option<String> {
 }
 
 /// Whether a client property of this name is a secret.
-pub fn secret_property(name: &str) -> bool {
+pub(crate) fn secret_property(name: &str) -> bool {
     ["password", "client.secret", "key.pem", "jaas.config"].iter().any(|word| name.ends_with(word))
 }
 

@@ -12,14 +12,14 @@ use std::{
 };
 
 /// A folder that vanishes with this value.
-pub struct App {
+pub(crate) struct App {
     /// Where it is.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl App {
     /// An empty folder.
-    pub fn empty(name: &str) -> Self {
+    pub(crate) fn empty(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("kiteline-{name}-{}-{number}", std::process::id()));
@@ -28,21 +28,21 @@ impl App {
     }
 
     /// A copy of a folder of files and folders of files.
-    pub fn copy(from: &Path, name: &str) -> Self {
+    pub(crate) fn copy(from: &Path, name: &str) -> Self {
         let app = Self::empty(name);
         copy(from, &app.path);
         app
     }
 
     /// Writes a file below the folder.
-    pub fn write(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
     /// Reads a file below the folder.
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path.join(name)).unwrap()
     }
 }
@@ -67,14 +67,14 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// The program in a folder, with an empty environment.
-pub fn kiteline(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn kiteline(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiteline"));
     command.current_dir(folder).env_clear().args(arguments);
     command
 }
 
 /// How the program ended: exit code, standard output, standard error.
-pub fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let ended = kiteline(folder, arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))

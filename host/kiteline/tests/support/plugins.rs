@@ -3,23 +3,23 @@
 const IDENTITY: &str = include_str!("../../src/cli/init/identity.wat");
 
 /// A core module, before it is made into a component.
-pub fn core() -> Vec<u8> {
+pub(crate) fn core() -> Vec<u8> {
     wat::parse_str(IDENTITY).unwrap()
 }
 
 /// A plugin that keeps every record.
-pub fn identity() -> Vec<u8> {
+pub(crate) fn identity() -> Vec<u8> {
     kiteline_sandbox::componentize(&core()).unwrap()
 }
 
 /// A component of the contract's other world.
-pub fn of_world_bytes() -> Vec<u8> {
+pub(crate) fn of_world_bytes() -> Vec<u8> {
     let text = r#"(component (instance $none) (export "kiteline:transform/transform-bytes@0.1.0" (instance $none)))"#;
     wat::parse_str(text).unwrap()
 }
 
 /// A plugin whose reader schema asks for a field that the sample schema lacks, without a default.
-pub fn wanting_a_missing_field() -> Vec<u8> {
+pub(crate) fn wanting_a_missing_field() -> Vec<u8> {
     let schema = r#"{"type":"record","name":"Order","fields":[{"name":"weight","type":"long"}]}"#;
     let none = r#""\00\00\00\00\00\00\00\00\00\00\00\00""#;
     let some = format!(r#""\01\00\00\00\00\03\00\00\{:02x}\00\00\00""#, schema.len());

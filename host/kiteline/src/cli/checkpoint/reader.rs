@@ -17,7 +17,7 @@ use crate::error::{Exit, Failure, Problem};
 const EVENTS_MAX: usize = 64;
 
 /// A store that is only read.
-pub struct Reader {
+pub(crate) struct Reader {
     store: Store,
     events: Receiver<StoreEvent>,
     next: u64,
@@ -26,7 +26,7 @@ pub struct Reader {
 
 impl Reader {
     /// Opens the store and waits until it is there, at most `timeout`, which also bounds each later answer.
-    pub fn open(config: StoreConfig, timeout: Duration) -> Result<Self, Failure> {
+    pub(crate) fn open(config: StoreConfig, timeout: Duration) -> Result<Self, Failure> {
         let (send, events) = sync_channel(EVENTS_MAX);
         let store = Store::start(config, move |event| {
             // Once nobody listens any more, nothing needs to be told.
@@ -42,7 +42,7 @@ impl Reader {
     }
 
     /// Reads nodes together, in the order of the keys.
-    pub fn read(&mut self, keys: Vec<Key>) -> Result<Vec<Found>, Failure> {
+    pub(crate) fn read(&mut self, keys: Vec<Key>) -> Result<Vec<Found>, Failure> {
         let count = keys.len();
         match self.ask(StoreRequest::Read(keys))? {
             StoreAnswer::Nodes(found) if found.len() == count => Ok(found),
@@ -51,12 +51,12 @@ impl Reader {
     }
 
     /// Reads one node.
-    pub fn one(&mut self, key: Key) -> Result<Found, Failure> {
+    pub(crate) fn one(&mut self, key: Key) -> Result<Found, Failure> {
         Ok(self.read(vec![key])?.pop().unwrap_or(Found::Absent))
     }
 
     /// The live members.
-    pub fn members(&mut self) -> Result<Vec<(MemberId, MemberRecord)>, Failure> {
+    pub(crate) fn members(&mut self) -> Result<Vec<(MemberId, MemberRecord)>, Failure> {
         match self.ask(StoreRequest::Members)? {
             StoreAnswer::Members(members) => Ok(members.into_iter().map(|(id, record, _)| (id, record)).collect()),
             other => Err(unexpected(&other)),
@@ -64,7 +64,7 @@ impl Reader {
     }
 
     /// Ends the session.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         self.store.close(Duration::from_secs(2));
     }
 

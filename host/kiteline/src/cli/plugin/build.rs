@@ -24,7 +24,7 @@ const FOLDER: &str = "kiteline";
 
 /// Build the Rust plugins of a folder, as components.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Folder with a Cargo.toml, of one plugin or of a workspace of them.
     #[arg(default_value = ".")]
     dir: PathBuf,
@@ -37,7 +37,7 @@ pub struct Arguments {
 }
 
 /// Answers with a description of each component that was made.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let modules = cargo(arguments)?;
     if modules.is_empty() {
         let message = format!("\"{}\" builds no plugin", arguments.dir.display());

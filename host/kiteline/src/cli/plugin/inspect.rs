@@ -1,6 +1,9 @@
 //! `kiteline plugin inspect`: what a component says about itself, without running anything of it.
 
-use std::{fs, path::{Path, PathBuf}};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use kiteline_sandbox::{Inspection, inspect};
@@ -14,13 +17,13 @@ use crate::{
 
 /// Show a component's world, imports, exports, size and digest, and whether this kiteline takes it.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The component.
     file: PathBuf,
 }
 
 /// Answers with the description. A component that is not taken is shown all the same, and fails.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let bytes = read(&arguments.file)?;
     let inspection = look(&arguments.file, &bytes)?;
     output.answer(&to_json(&arguments.file, &inspection), || to_text(&arguments.file, &inspection));

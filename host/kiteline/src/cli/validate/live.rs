@@ -18,7 +18,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks all of them, and returns everything that is wrong with the lowest exit code that tells it.
-pub fn check(plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn check(plan: &Plan) -> Result<(), Failure> {
     let mut failures: Vec<Failure> = Vec::new();
     failures.extend(kafka(plan).err());
     // One ensemble serves all pipelines, and a file store is locked by whoever runs; one look is enough.
