@@ -40,8 +40,8 @@ pub struct Checks {
     pub asked_to_stop: BTreeSet<Who>,
     /// How the last process ended.
     pub last_end: Option<Ended>,
-    /// Whether it was alone then, as far as the store knew.
-    pub last_alone: bool,
+    /// Whether it said that it closed its run.
+    pub last_closed: bool,
 }
 
 impl Checks {

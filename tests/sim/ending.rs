@@ -76,7 +76,7 @@ impl World {
         if let Some(what) = self.behind() {
             return self.fail("live", format!("all processes have ended, but {what}"));
         }
-        let last_ok = self.checks.last_end == Some(Ended::InOrder) && self.checks.last_alone;
+        let last_ok = self.checks.last_end == Some(Ended::InOrder) && self.checks.last_closed;
         let head = match self.store.node(&Key::RunHead) {
             Some(Node::RunHead(head)) => head.clone(),
             other => return self.fail("runs", format!("the run head is {other:?}")),

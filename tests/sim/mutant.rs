@@ -20,7 +20,7 @@ pub enum Mutant {
     CommitWithoutVersion,
     /// A claim is believed without being written.
     ClaimThatDoesNotWrite,
-    /// A lost answer counts as success.
+    /// A lost answer to a claim or a commit counts as success.
     LostAnswerIsSuccess,
     /// A refused commit counts as fenced.
     BadVersionIsFenced,
@@ -102,7 +102,9 @@ impl Mutation {
     pub fn heard(&mut self, who: Who, id: RequestId, mut answer: StoreAnswer) -> Option<StoreAnswer> {
         let Some(request) = self.requests.remove(&(who, id)) else { return Some(answer) };
         match (self.kind, &request, &answer) {
-            (Some(Mutant::LostAnswerIsSuccess), StoreRequest::Multi(ops), StoreAnswer::Unknown) => {
+            (Some(Mutant::LostAnswerIsSuccess), StoreRequest::Multi(ops), StoreAnswer::Unknown)
+                if ops.iter().any(|op| matches!(op.key(), Key::Partition(_))) =>
+            {
                 return Some(StoreAnswer::Done(ops.iter().map(done).collect()));
             }
             (Some(Mutant::ClaimThatDoesNotWrite), StoreRequest::Multi(_), StoreAnswer::Nodes(found)) => {

@@ -327,6 +327,7 @@ impl World {
                     self.ledgers[number(&partition)].excuse(wanted, to);
                 }
             }
+            Notice::RunLeft(_, closed) => self.checks.last_closed = closed,
             Notice::Fenced(tp) => {
                 self.mutation.fenced(who, &tp);
                 self.judge_fenced(who, &tp);

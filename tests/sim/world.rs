@@ -442,6 +442,7 @@ impl World {
         self.log(format_args!("{who} has ended: {result:?}"));
         let process = self.processes[who.member].take();
         let session = process.as_ref().and_then(|p| p.session);
+        let left_group = process.as_ref().map_or(0, |p| p.joined);
         let entered = process.as_ref().is_some_and(|p| p.pipeline.snapshot().run > Run(0));
         if let Some(process) = process {
             self.cut_lanes(&process, 0);
@@ -452,10 +453,11 @@ impl World {
         }
         // who was never in a run leaves none
         if entered {
-            self.checks.last_alone = self.store.member_count() == 0;
             self.checks.ended(result);
         }
-        if self.calm && result.is_ok() {
+        // who had to leave the group before, blind to the store, could release nothing then
+        let stalled = left_group > 1;
+        if self.calm && result.is_ok() && !stalled {
             let left = self.store.unreleased().find(|(_, c)| Some(c.owner.session) == session);
             let left = left.map(|(tp, _)| tp.to_string());
             self.judge(

@@ -142,6 +142,8 @@ pub(crate) struct Membership {
     retry_at: Option<Instant>,
     /// Until when a ghost of our name may be there.
     ghost_until: Option<Instant>,
+    /// Whether we sent the request that closes our run.
+    closing: bool,
     /// The run that our opening marked as abandoned, for people.
     abandoned: Option<Run>,
 }
@@ -165,6 +167,7 @@ impl Membership {
             tries: 0,
             retry_at: None,
             ghost_until: None,
+            closing: false,
             abandoned: None,
         }
     }

@@ -33,6 +33,7 @@ impl Membership {
             self.ask(desk, State::ReadEnds, StoreRequest::Checkpoints);
             return Outcome::Pending;
         }
+        self.closing = false;
         let Some(delete) = self.own_delete() else { return self.left(desk) };
         let mut ops = self.counter_op();
         ops.push(delete);
@@ -49,10 +50,8 @@ impl Membership {
             return self.ask(desk, State::Exit, StoreRequest::Multi(ops));
         };
         let run = head.run;
-        {
-            let closed = RunHead { state: HeadState::Closed, nonce: self.nonce, ..head.clone() };
-            ops.push(Op::Set(Key::RunHead, Node::RunHead(closed), *version));
-        }
+        let closed = RunHead { state: HeadState::Closed, nonce: self.nonce, ..head.clone() };
+        ops.push(Op::Set(Key::RunHead, Node::RunHead(closed), *version));
         if let Some((record, version)) = &self.heads.record {
             let (state, reason) = match &self.leaving {
                 Some(Err(why)) => (RunState::Failed, why.clone()),
@@ -62,13 +61,13 @@ impl Membership {
             let ended = RunRecord { state, reason, ended_ms: desk.now.wall_ms, end: ends, ..record.clone() };
             ops.push(Op::Set(Key::Run(run), Node::Run(ended), *version));
         }
+        self.closing = true;
         self.ask(desk, State::Exit, StoreRequest::Multi(ops));
     }
 
     pub(super) fn left(&mut self, desk: &mut Desk) -> Outcome {
-        let alone = self.others().next().is_none();
         if self.run != Run(0) {
-            desk.notice(Notice::RunLeft(self.run, alone));
+            desk.notice(Notice::RunLeft(self.run, self.closing));
         }
         self.state = State::Left;
         Outcome::Left

@@ -77,7 +77,7 @@ impl Pipeline {
         let recreated = !known.is_empty() && !log.topic_id.is_empty() && *known != log.topic_id;
         let wanted = partition.resume_at;
         // never held against a log before: then the beginning is where the log begins
-        let unseen = owned.stored.topic == TopicIdentity::default();
+        let unseen = owned.topic == TopicIdentity::default();
         let fresh = unseen && owned.stored.position.why == Why::First && wanted <= log.start;
         let topic = TopicIdentity { id: log.topic_id.clone(), leader_epoch: -1 };
         if !recreated && (fresh || (log.start..=log.end).contains(&wanted)) {
