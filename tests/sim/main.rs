@@ -119,7 +119,7 @@ fn mutants_are_caught() {
         (Mutant::LostAnswerIsSuccess, &["engine", "regress", "runs", "gap"]),
         (Mutant::BadVersionIsFenced, &["fenced"]),
         (Mutant::FencedStopsForGood, &["live"]),
-        (Mutant::OneNoncePerProcess, &["regress"]),
+        (Mutant::OneNoncePerProcess, &["regress", "feeder"]),
         (Mutant::NoWaitForTheFormerOwner, &["feeder"]),
     ];
     for (mutant, checkers) in table {

@@ -34,7 +34,8 @@ pub enum Effect {
 
     /// Decode a batch and hand it to the plugin of this revision.
     Transform(BatchId, TopicPartition, Revision),
-    /// Write the batch's outputs and dead letters, after all that was asked for before it.
+    /// Write the batch's outputs and dead letters, after all that was asked for before it. Once writes of a feeding have failed,
+    /// nothing that was asked for later under it may land: a later record would be in the sink before an earlier one.
     Sink(BatchId),
     /// Write dead letters for the outputs that a sink refused for good.
     DeadLetter(BatchId),
