@@ -4,7 +4,8 @@ use kiteline_engine::event::Event;
 
 use crate::{
     process::{Who, candidate},
-    world::{Thing, World},
+    things::Thing,
+    world::World,
 };
 
 impl World {

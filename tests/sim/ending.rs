@@ -8,7 +8,8 @@ use kiteline_engine::{
 
 use crate::{
     check::Ended,
-    world::{Thing, World, partition},
+    things::Thing,
+    world::{World, partition},
 };
 
 impl World {
@@ -28,7 +29,12 @@ impl World {
             }
         }
         if self.plan.until_end || self.stopping {
-            if self.processes.iter().all(Option::is_none) && (self.stopping || self.done.iter().all(|d| *d)) {
+            if self.all_done() && self.never_claimed() {
+                // a known limit: what only dead members ever had, and none of them claimed, a bounded run cannot know of
+                self.log(format_args!("a partition was never claimed; run again"));
+                self.done.fill(false);
+                (0..self.plan.members).for_each(|member| self.later(1, Thing::Boot(member)));
+            } else if self.all_done() {
                 self.finish();
                 self.over = true;
                 return;
@@ -49,6 +55,14 @@ impl World {
             return self.fail("live", format!("{what}\n{}", pictures.join("\n")));
         }
         self.later(100, Thing::Look);
+    }
+
+    fn all_done(&self) -> bool {
+        self.processes.iter().all(Option::is_none) && (self.stopping || self.done.iter().all(|d| *d))
+    }
+
+    fn never_claimed(&self) -> bool {
+        !self.stopping && (0..self.logs.len()).any(|p| self.store.checkpoint(&partition(p)).is_none())
     }
 
     fn any_entered(&self) -> bool {

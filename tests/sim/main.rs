@@ -27,6 +27,7 @@ mod trace;
 mod chaos;
 mod ending;
 mod perform;
+mod things;
 mod wire;
 mod world;
 

@@ -10,7 +10,8 @@ use kiteline_engine::{
 use crate::{
     process::{Held, Reader, Who, host},
     sink::{Landing, Lane, Write},
-    world::{Shipment, Thing, World, number},
+    things::{Shipment, Thing},
+    world::{World, number},
 };
 
 impl World {

@@ -8,7 +8,8 @@ use kiteline_engine::{
 
 use crate::{
     process::Who,
-    world::{Post, Thing, World},
+    things::{Post, Thing},
+    world::World,
 };
 
 impl World {
