@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use kiteline_engine::{
     event::{Event, Now},
-    ids::{BatchId, FeedId, Instant, RequestId, Run, TopicPartition},
-    store::{StoreAnswer, StoreRequest},
+    ids::{Instant, Run, TopicPartition},
 };
 
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
     process::{Process, Who},
     sink::Lane,
     store::Store,
-    things::{Post, Shipment, Thing},
+    things::Thing,
     trace::Trace,
 };
 
