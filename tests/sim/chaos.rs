@@ -10,7 +10,7 @@ use crate::{
 
 impl World {
     /// Faults may strike.
-    pub fn chaos(&mut self) {
+    pub(crate) fn chaos(&mut self) {
         if self.calm {
             return;
         }
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// A process dies at once. Store and group learn it by its silence.
-    pub fn crash(&mut self, who: Who) {
+    pub(crate) fn crash(&mut self, who: Who) {
         let Some(process) = self.processes[who.member].take() else { return };
         self.log(format_args!("{who} crashes"));
         let wire = if self.dice.chance(500) { 0 } else { self.dice.range(1, 100) };

@@ -14,7 +14,7 @@ use kiteline_engine::{
     store::{Key, Node, StoreRequest, TopicIdentity, Why},
 };
 
-pub use bounded::bounded;
+pub(crate) use bounded::bounded;
 
 use crate::{
     process::Who,
@@ -24,7 +24,7 @@ use crate::{
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// With success.
     InOrder,
     /// With a failure.
@@ -33,26 +33,26 @@ pub enum Ended {
 
 /// What checkers must know and cannot see.
 #[derive(Debug, Default)]
-pub struct Checks {
+pub(crate) struct Checks {
     /// Sessions that the store ended although their clients were there: no lease can foresee that.
-    pub killed: BTreeSet<i64>,
+    pub(crate) killed: BTreeSet<i64>,
     /// Processes that a fault asked to stop.
-    pub asked_to_stop: BTreeSet<Who>,
+    pub(crate) asked_to_stop: BTreeSet<Who>,
     /// How the last process ended.
-    pub last_end: Option<Ended>,
+    pub(crate) last_end: Option<Ended>,
     /// Whether it said that it closed its run.
-    pub last_closed: bool,
+    pub(crate) last_closed: bool,
 }
 
 impl Checks {
     /// A process has ended.
-    pub fn ended(&mut self, result: &Result<(), String>) {
+    pub(crate) fn ended(&mut self, result: &Result<(), String>) {
         self.last_end = Some(if result.is_ok() { Ended::InOrder } else { Ended::Failed });
     }
 }
 
 /// A write took effect.
-pub fn on_change(world: &mut World, session: i64, request: &StoreRequest, change: &Change) {
+pub(crate) fn on_change(world: &mut World, session: i64, request: &StoreRequest, change: &Change) {
     let before = match &change.before {
         Some(Node::Checkpoint(c)) => Some(c),
         _ => None,
@@ -74,7 +74,7 @@ pub fn on_change(world: &mut World, session: i64, request: &StoreRequest, change
 
 impl World {
     /// A partition is fed from here on.
-    pub fn judge_feed(&mut self, who: Who, tp: &TopicPartition, from: i64) {
+    pub(crate) fn judge_feed(&mut self, who: Who, tp: &TopicPartition, from: i64) {
         let session = self.process(who).and_then(|p| p.session);
         let stored = self.store.checkpoint(tp).cloned();
         // a partition that was never held against its log begins where that begins
@@ -88,19 +88,19 @@ impl World {
     }
 
     /// Writes of a batch are asked for.
-    pub fn judge_sink(&mut self, who: Who, batch: BatchId) {
+    pub(crate) fn judge_sink(&mut self, who: Who, batch: BatchId) {
         let verdict = feeder::on_sink(self, who, batch);
         self.judge("feeder", verdict);
     }
 
     /// A process takes itself for fenced.
-    pub fn judge_fenced(&mut self, who: Who, tp: &TopicPartition) {
+    pub(crate) fn judge_fenced(&mut self, who: Who, tp: &TopicPartition) {
         let verdict = feeder::on_fenced(self, who, tp);
         self.judge("fenced", verdict);
     }
 
     /// A process was told which plugin a revision is.
-    pub fn judge_live(&mut self, who: Who, token: u64, revision: Revision) {
+    pub(crate) fn judge_live(&mut self, who: Who, token: u64, revision: Revision) {
         let digest = self.process(who).and_then(|p| p.plugins.get(&token).map(|c| c.digest.clone()));
         let verdict = revision::on_live(&self.store, revision, digest.as_deref());
         self.judge("revision", verdict.map_err(|e| format!("{who}: {e}")));

@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Looks whether all has come to its end.
-    pub fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         if !self.calm {
             self.calm = true;
             self.log(format_args!("no more faults"));

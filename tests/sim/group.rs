@@ -11,7 +11,7 @@ use crate::{dice::Dice, process::Who};
 
 /// What the coordinator tells a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(crate) enum Message {
     /// These as well.
     Assigned(Vec<TopicPartition>),
     /// Give these back, and say so.
@@ -30,7 +30,7 @@ struct Member {
 
 /// The coordinator.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     partitions: Vec<TopicPartition>,
     members: BTreeMap<Who, Member>,
     dirty: bool,
@@ -38,37 +38,37 @@ pub struct Group {
 
 impl Group {
     /// A group without members.
-    pub fn new(partitions: Vec<TopicPartition>) -> Self {
+    pub(crate) fn new(partitions: Vec<TopicPartition>) -> Self {
         Self { partitions, members: BTreeMap::new(), dirty: false }
     }
 
     /// A process joins, or is a member already.
-    pub fn join(&mut self, who: Who) {
+    pub(crate) fn join(&mut self, who: Who) {
         self.members.entry(who).or_default();
         self.dirty = true;
     }
 
     /// A process is no member any more: it left, or was silent too long. What it had.
-    pub fn remove(&mut self, who: Who) -> Option<Vec<TopicPartition>> {
+    pub(crate) fn remove(&mut self, who: Who) -> Option<Vec<TopicPartition>> {
         let member = self.members.remove(&who)?;
         self.dirty = true;
         Some(member.assigned.into_iter().collect())
     }
 
     /// Everything is to be shuffled.
-    pub fn shuffle(&mut self) {
+    pub(crate) fn shuffle(&mut self) {
         self.dirty = true;
     }
 
     /// A member has heard of its assignment.
-    pub fn assign_answered(&mut self, who: Who) {
+    pub(crate) fn assign_answered(&mut self, who: Who) {
         if let Some(member) = self.members.get_mut(&who) {
             member.waits_until = None;
         }
     }
 
     /// A member has given these back.
-    pub fn revoke_answered(&mut self, who: Who, list: &[TopicPartition]) {
+    pub(crate) fn revoke_answered(&mut self, who: Who, list: &[TopicPartition]) {
         if let Some(member) = self.members.get_mut(&who) {
             member.waits_until = None;
             member.assigned.retain(|tp| !list.contains(tp));
@@ -78,13 +78,13 @@ impl Group {
     }
 
     /// Members that did not answer in time.
-    pub fn late(&self, now: u64) -> Vec<Who> {
+    pub(crate) fn late(&self, now: u64) -> Vec<Who> {
         let late = |m: &Member| m.waits_until.is_some_and(|at| at <= now);
         self.members.iter().filter(|(_, m)| late(m)).map(|(who, _)| *who).collect()
     }
 
     /// What is to be told now. Each waits for an answer until `until`.
-    pub fn turn(&mut self, dice: &mut Dice, until: u64) -> Vec<(Who, Message)> {
+    pub(crate) fn turn(&mut self, dice: &mut Dice, until: u64) -> Vec<(Who, Message)> {
         if std::mem::take(&mut self.dirty) {
             self.plan(dice);
         }

@@ -8,23 +8,23 @@ use crate::{dice::mix, logs::Log};
 
 /// What the plugin makes of a record; follows from its name, whatever the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub(crate) struct Fate {
     /// Outputs; 0 without rejection is a drop.
-    pub outputs: u8,
+    pub(crate) outputs: u8,
     /// The guest rejects it: it becomes a dead letter.
-    pub rejected: bool,
+    pub(crate) rejected: bool,
     /// The sink refuses its outputs for good: they become a dead letter.
-    pub refused: bool,
+    pub(crate) refused: bool,
 }
 
 impl Fate {
     /// Outputs that must reach the sink.
-    pub fn wanted(self) -> u8 {
+    pub(crate) fn wanted(self) -> u8 {
         if self.refused { 0 } else { self.outputs }
     }
 
     /// Whether it must reach the dead letters.
-    pub fn dead_letter(self) -> bool {
+    pub(crate) fn dead_letter(self) -> bool {
         self.rejected || self.refused
     }
 }
@@ -55,19 +55,19 @@ impl Account {
 
 /// The accounts of one partition.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     accounts: Vec<Account>,
     /// Below it, everything has been complete at some time; only rises.
     complete: i64,
     /// Below it, every output that must be in the sink has appeared there.
     appeared: i64,
     /// How many outputs came to the sink again.
-    pub repeats: u64,
+    pub(crate) repeats: u64,
 }
 
 impl Ledger {
     /// An empty account for each record of a log.
-    pub fn new(seed: u64, partition: usize, log: &Log) -> Self {
+    pub(crate) fn new(seed: u64, partition: usize, log: &Log) -> Self {
         let account = |(offset, data): (usize, &bool)| {
             let drawn = mix(seed ^ ((partition as u64) << 40) ^ offset as u64);
             let outputs = [1, 1, 1, 0, 0, 2, 3, 1][(drawn % 8) as usize];
@@ -90,12 +90,12 @@ impl Ledger {
     }
 
     /// What has to come of a record.
-    pub fn fate(&self, offset: i64) -> Fate {
+    pub(crate) fn fate(&self, offset: i64) -> Fate {
         self.accounts[usize::try_from(offset).expect("a record's offset")].fate
     }
 
     /// A plugin has answered for it.
-    pub fn handled(&mut self, offset: i64, session: i64, revision: Revision) {
+    pub(crate) fn handled(&mut self, offset: i64, session: i64, revision: Revision) {
         let handled = &mut self.account(offset).handled;
         if !handled.contains(&(session, revision)) {
             handled.push((session, revision));
@@ -103,7 +103,7 @@ impl Ledger {
     }
 
     /// First record of `from..until` for which no plugin of that revision answered in that session.
-    pub fn not_handled_by(&self, from: i64, until: i64, by: (i64, Revision)) -> Option<i64> {
+    pub(crate) fn not_handled_by(&self, from: i64, until: i64, by: (i64, Revision)) -> Option<i64> {
         (from..until).find(|o| {
             let account = &self.accounts[usize::try_from(*o).expect("not negative")];
             account.data && !account.excused && !account.handled.contains(&by)
@@ -111,7 +111,7 @@ impl Ledger {
     }
 
     /// Output `number` of a record is in the sink now. An error says that it came before one that must be first.
-    pub fn landed(&mut self, offset: i64, number: u8) -> Result<(), String> {
+    pub(crate) fn landed(&mut self, offset: i64, number: u8) -> Result<(), String> {
         while self.appeared < offset {
             let account = &self.accounts[usize::try_from(self.appeared).expect("not negative")];
             let all = account.landed.count_ones() == u32::from(account.fate.wanted());
@@ -134,19 +134,19 @@ impl Ledger {
     }
 
     /// A record is in the dead letters now.
-    pub fn dead_lettered(&mut self, offset: i64) {
+    pub(crate) fn dead_lettered(&mut self, offset: i64) {
         self.account(offset).dead_lettered = true;
     }
 
     /// These are lost with the log, and people were told.
-    pub fn excuse(&mut self, from: i64, until: i64) {
+    pub(crate) fn excuse(&mut self, from: i64, until: i64) {
         for offset in from..until.min(self.accounts.len() as i64) {
             self.account(offset).excused = true;
         }
     }
 
     /// First record that has not come to its end.
-    pub fn complete_until(&mut self) -> i64 {
+    pub(crate) fn complete_until(&mut self) -> i64 {
         while self.accounts.get(usize::try_from(self.complete).expect("not negative")).is_some_and(Account::complete) {
             self.complete += 1;
         }

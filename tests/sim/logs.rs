@@ -6,18 +6,18 @@ use crate::dice::Dice;
 
 /// One partition's log. Everything is written beforehand; `end` says how much of it is visible.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     /// Whether an offset holds a record; false for holes and markers.
-    pub data: Vec<bool>,
+    pub(crate) data: Vec<bool>,
     /// First offset that is still there.
-    pub start: i64,
+    pub(crate) start: i64,
     /// First offset that is not visible yet.
-    pub end: i64,
+    pub(crate) end: i64,
 }
 
 impl Log {
     /// A log of up to so many offsets, all visible or none yet.
-    pub fn new(dice: &mut Dice, offsets: i64, all: bool) -> Self {
+    pub(crate) fn new(dice: &mut Dice, offsets: i64, all: bool) -> Self {
         let empty = dice.chance(80);
         let offsets = if empty { 0 } else { offsets };
         let holes = if dice.chance(300) { 0 } else { dice.range(20, 500) };
@@ -29,17 +29,17 @@ impl Log {
     }
 
     /// Where it will end.
-    pub fn last(&self) -> i64 {
+    pub(crate) fn last(&self) -> i64 {
         self.data.len() as i64
     }
 
     /// What a broker says of it.
-    pub fn range(&self) -> LogRange {
+    pub(crate) fn range(&self) -> LogRange {
         LogRange { start: self.start, end: self.end, topic_id: "t-1".into() }
     }
 
     /// The next batch from `from`, of at most `max` records; none if nothing is there yet. Without records, only the position moves.
-    pub fn take(&self, dice: &mut Dice, from: i64, max: u32) -> Option<(OffsetRange, Vec<i64>)> {
+    pub(crate) fn take(&self, dice: &mut Dice, from: i64, max: u32) -> Option<(OffsetRange, Vec<i64>)> {
         if from >= self.end {
             return None;
         }

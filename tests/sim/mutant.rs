@@ -13,7 +13,7 @@ use crate::{dice::mix, process::Who};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
+pub(crate) enum Mutant {
     /// A batch counts as durable when its writes are asked for.
     CommitBeforeAcknowledgement,
     /// Checkpoints are written whatever the version.
@@ -34,7 +34,7 @@ pub enum Mutant {
 
 /// What the mistake does to requests and answers.
 #[derive(Debug, Default)]
-pub struct Mutation {
+pub(crate) struct Mutation {
     kind: Option<Mutant>,
     requests: BTreeMap<(Who, RequestId), StoreRequest>,
     /// Last nonce that an engine meant, by process and partition.
@@ -47,7 +47,7 @@ pub struct Mutation {
 
 impl Mutation {
     /// This mistake.
-    pub fn of(kind: Mutant) -> Self {
+    pub(crate) fn of(kind: Mutant) -> Self {
         Self { kind: Some(kind), ..Self::default() }
     }
 
@@ -56,24 +56,24 @@ impl Mutation {
     }
 
     /// Whether the store does not look at versions of checkpoints.
-    pub fn blind_store(&self) -> bool {
+    pub(crate) fn blind_store(&self) -> bool {
         self.on(Mutant::CommitWithoutVersion)
     }
 
     /// Whether a batch counts as durable at once.
-    pub fn acknowledges_early(&self) -> bool {
+    pub(crate) fn acknowledges_early(&self) -> bool {
         self.on(Mutant::CommitBeforeAcknowledgement)
     }
 
     /// A process takes itself for fenced.
-    pub fn fenced(&mut self, who: Who, tp: &TopicPartition) {
+    pub(crate) fn fenced(&mut self, who: Who, tp: &TopicPartition) {
         if self.on(Mutant::FencedStopsForGood) {
             self.given_up.insert((who, tp.clone()));
         }
     }
 
     /// A request leaves a process.
-    pub fn outgoing(&mut self, who: Who, id: RequestId, mut request: StoreRequest) -> StoreRequest {
+    pub(crate) fn outgoing(&mut self, who: Who, id: RequestId, mut request: StoreRequest) -> StoreRequest {
         if self.kind.is_none() {
             return request;
         }
@@ -99,7 +99,7 @@ impl Mutation {
     }
 
     /// An answer reaches a process; none if it never does.
-    pub fn heard(&mut self, who: Who, id: RequestId, mut answer: StoreAnswer) -> Option<StoreAnswer> {
+    pub(crate) fn heard(&mut self, who: Who, id: RequestId, mut answer: StoreAnswer) -> Option<StoreAnswer> {
         let Some(request) = self.requests.remove(&(who, id)) else { return Some(answer) };
         match (self.kind, &request, &answer) {
             (Some(Mutant::LostAnswerIsSuccess), StoreRequest::Multi(ops), StoreAnswer::Unknown)

@@ -16,7 +16,7 @@ use crate::{
 
 impl World {
     /// Performs one effect.
-    pub fn perform(&mut self, who: Who, effect: Effect) {
+    pub(crate) fn perform(&mut self, who: Who, effect: Effect) {
         match effect {
             Effect::Store(id, request) => self.send(who, id, request),
             Effect::Probe(member, record) => self.probe(who, member, &record),
@@ -96,7 +96,7 @@ impl World {
     }
 
     /// The log tells its range as it is when the question arrives; the answer may come late, but not before an older one.
-    pub fn positions(&mut self, who: Who, list: &[TopicPartition]) {
+    pub(crate) fn positions(&mut self, who: Who, list: &[TopicPartition]) {
         let fails = self.strikes(self.plan.faults.positions_fail);
         let told = list
             .iter()
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// A fetch ends: with a batch, with nothing yet, or beside the log.
-    pub fn fetched(&mut self, who: Who, tp: &TopicPartition, feed: FeedId) {
+    pub(crate) fn fetched(&mut self, who: Who, tp: &TopicPartition, feed: FeedId) {
         let Some(p) = self.processes[who.member].as_mut().filter(|p| p.who == who) else { return };
         let Some(reader) = p.readers.get_mut(tp).filter(|r| r.feed == feed) else { return };
         let log = &self.logs[number(tp)];
@@ -194,7 +194,7 @@ impl World {
     }
 
     /// A plugin has answered for a batch.
-    pub fn transformed(&mut self, who: Who, batch: BatchId, session: i64) {
+    pub(crate) fn transformed(&mut self, who: Who, batch: BatchId, session: i64) {
         let Some(p) = self.process(who) else { return };
         let Some(held) = p.batches.get_mut(&batch) else {
             // dropped meanwhile; the worker's answer comes nevertheless
@@ -271,7 +271,7 @@ impl World {
     }
 
     /// Writes reach the sink, and that is said, late.
-    pub fn sink_land(&mut self, shipment: &Shipment) {
+    pub(crate) fn sink_land(&mut self, shipment: &Shipment) {
         let Shipment { who, batch, ref tp, lane, ref writes, landing } = *shipment;
         let clock = self.clock;
         let way = &mut self.lanes[usize::try_from(lane).expect("an index of the list")];

@@ -9,101 +9,101 @@ use crate::dice::Dice;
 
 /// One history's parameters. Times are in simulated milliseconds.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Processes that take part.
-    pub members: usize,
+    pub(crate) members: usize,
     /// Partitions of the one topic.
-    pub partitions: usize,
+    pub(crate) partitions: usize,
     /// Offsets of each partition, holes included.
-    pub offsets: i64,
+    pub(crate) offsets: i64,
     /// Whether the processes end by themselves at the logs' ends; then all is in the logs from the beginning.
-    pub until_end: bool,
+    pub(crate) until_end: bool,
     /// Whether the plugin keeps nothing between batches.
-    pub stateless: bool,
+    pub(crate) stateless: bool,
     /// What is done about positions that the log has lost.
-    pub on_lost: OnLostPosition,
+    pub(crate) on_lost: OnLostPosition,
     /// Whether all processes are on one host, so that they can look for each other.
-    pub one_host: bool,
+    pub(crate) one_host: bool,
     /// Bounds of every process.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// Negotiated session timeout of the store.
-    pub session_ms: u64,
+    pub(crate) session_ms: u64,
     /// After how long the group takes a silent process for gone.
-    pub group_session_ms: u64,
+    pub(crate) group_session_ms: u64,
     /// How late a process at most learns that the group has expelled it.
-    pub lost_ms: u64,
+    pub(crate) lost_ms: u64,
     /// How long the group waits for an answer to a rebalance.
-    pub rebalance_ms: u64,
+    pub(crate) rebalance_ms: u64,
     /// Longest ordinary way to or from the store, the group, the log, the plugin and the sink.
-    pub store_ms: u64,
+    pub(crate) store_ms: u64,
     /// See `store_ms`.
-    pub group_ms: u64,
+    pub(crate) group_ms: u64,
     /// See `store_ms`.
-    pub fetch_ms: u64,
+    pub(crate) fetch_ms: u64,
     /// See `store_ms`.
-    pub transform_ms: u64,
+    pub(crate) transform_ms: u64,
     /// See `store_ms`.
-    pub sink_ms: u64,
+    pub(crate) sink_ms: u64,
     /// When faults end and all must drain.
-    pub faults_ms: u64,
+    pub(crate) faults_ms: u64,
     /// How often what goes wrong.
-    pub faults: Faults,
+    pub(crate) faults: Faults,
 }
 
 /// How often each fault strikes, of a thousand times.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     // --- per request to the store
     /// The request is lost, and so is the answer.
-    pub request_lost: u64,
+    pub(crate) request_lost: u64,
     /// It takes effect, the answer is lost.
-    pub answer_lost: u64,
+    pub(crate) answer_lost: u64,
     /// The sender is told nothing in time; it takes effect later, after the sender's next request.
-    pub request_delayed: u64,
+    pub(crate) request_delayed: u64,
     // --- per process and tenth of a second
     /// The way to the store is cut for a while, sometimes longer than the session.
-    pub disconnect: u64,
+    pub(crate) disconnect: u64,
     /// The store ends the session of a connected process.
-    pub expire: u64,
+    pub(crate) expire: u64,
     /// The process dies at once.
-    pub crash: u64,
+    pub(crate) crash: u64,
     /// The process is asked to stop.
-    pub stop: u64,
+    pub(crate) stop: u64,
     /// The process stands still for a while; its clock does not.
-    pub pause: u64,
+    pub(crate) pause: u64,
     /// The group takes it for gone; it learns that late.
-    pub expel: u64,
+    pub(crate) expel: u64,
     /// A part that it cannot do without fails for good.
-    pub fail: u64,
+    pub(crate) fail: u64,
     /// A new plugin is submitted to it, often to all.
-    pub swap: u64,
+    pub(crate) swap: u64,
     // --- per tenth of a second
     /// The group shuffles partitions.
-    pub rebalance: u64,
+    pub(crate) rebalance: u64,
     /// The logs lose their oldest records, done or not.
-    pub retention: u64,
+    pub(crate) retention: u64,
     // --- per batch
     /// The host fails in handling it.
-    pub transform_fail: u64,
+    pub(crate) transform_fail: u64,
     /// A schema is not to be had for now.
-    pub decode_wait: u64,
+    pub(crate) decode_wait: u64,
     /// Writes fail, and none has landed.
-    pub sink_fail: u64,
+    pub(crate) sink_fail: u64,
     /// Writes fail, and some have landed.
-    pub sink_partial: u64,
+    pub(crate) sink_partial: u64,
     /// Writes fail although all have landed.
-    pub sink_landed: u64,
+    pub(crate) sink_landed: u64,
     /// Dead letters of refused records fail.
-    pub dead_letter_fail: u64,
+    pub(crate) dead_letter_fail: u64,
     /// The log does not tell its range.
-    pub positions_fail: u64,
+    pub(crate) positions_fail: u64,
     /// Anything takes twenty times as long.
-    pub slow: u64,
+    pub(crate) slow: u64,
 }
 
 impl Plan {
     /// The plan of a seed.
-    pub fn of(dice: &mut Dice) -> Self {
+    pub(crate) fn of(dice: &mut Dice) -> Self {
         let members = usize::try_from(dice.range(1, 3)).expect("a small number");
         let partitions = usize::try_from(dice.range(1, 5)).expect("a small number");
         let limits = limits(dice);

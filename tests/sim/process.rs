@@ -13,11 +13,11 @@ use crate::plan::Plan;
 
 /// Names one life of one member; a restart is another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who {
+pub(crate) struct Who {
     /// Which member, from 0.
-    pub member: usize,
+    pub(crate) member: usize,
     /// Which of its lives, from 1; also its process id.
-    pub life: u32,
+    pub(crate) life: u32,
 }
 
 impl std::fmt::Display for Who {
@@ -28,80 +28,80 @@ impl std::fmt::Display for Who {
 
 /// A partition being read.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     /// Under which feeding.
-    pub feed: FeedId,
+    pub(crate) feed: FeedId,
     /// Next offset.
-    pub position: i64,
+    pub(crate) position: i64,
     /// Batches that the engine allowed.
-    pub credit: u32,
+    pub(crate) credit: u32,
     /// Whether a fetch is on its way.
-    pub busy: bool,
+    pub(crate) busy: bool,
     /// Way to the sink of what is read under this feeding.
-    pub lane: u64,
+    pub(crate) lane: u64,
 }
 
 /// A batch that the driver holds for the engine.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// Partition.
-    pub tp: TopicPartition,
+    pub(crate) tp: TopicPartition,
     /// Feeding.
-    pub feed: FeedId,
+    pub(crate) feed: FeedId,
     /// Its records.
-    pub records: Vec<i64>,
+    pub(crate) records: Vec<i64>,
     /// Its way to the sink.
-    pub lane: u64,
+    pub(crate) lane: u64,
     /// Whether its writes were asked for.
-    pub sinking: bool,
+    pub(crate) sinking: bool,
     /// Whether a plugin works on it.
-    pub transforming: bool,
+    pub(crate) transforming: bool,
     /// Revision that it was handed to.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
 }
 
 /// One life of a member.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     /// Its name.
-    pub who: Who,
+    pub(crate) who: Who,
     /// The engine.
-    pub pipeline: Pipeline,
+    pub(crate) pipeline: Pipeline,
     /// Its session with the store, as far as it knows.
-    pub session: Option<i64>,
+    pub(crate) session: Option<i64>,
     /// Whether the store can be reached.
-    pub connected: bool,
+    pub(crate) connected: bool,
     /// Raised whenever the connection breaks: answers of an older one are lost.
-    pub connection: u32,
+    pub(crate) connection: u32,
     /// Until when it stands still.
-    pub paused_until: u64,
+    pub(crate) paused_until: u64,
     /// Partitions being read.
-    pub readers: BTreeMap<TopicPartition, Reader>,
+    pub(crate) readers: BTreeMap<TopicPartition, Reader>,
     /// Batches held.
-    pub batches: BTreeMap<BatchId, Held>,
+    pub(crate) batches: BTreeMap<BatchId, Held>,
     /// Name of the last batch.
-    pub last_batch: u64,
+    pub(crate) last_batch: u64,
     /// Requests to the store without an answer.
-    pub requests: BTreeSet<RequestId>,
+    pub(crate) requests: BTreeSet<RequestId>,
     /// Raised when it leaves the group: what the group still sends to the former one is dropped.
-    pub joined: u32,
+    pub(crate) joined: u32,
     /// When the last question about positions is asked.
-    pub positions_at: u64,
+    pub(crate) positions_at: u64,
     /// When the last answer to one comes.
-    pub told_at: u64,
+    pub(crate) told_at: u64,
     /// Partitions that it gave back to the group and was not given again.
-    pub given_back: BTreeSet<TopicPartition>,
+    pub(crate) given_back: BTreeSet<TopicPartition>,
     /// Plugins that were submitted, by the driver's name.
-    pub plugins: BTreeMap<u64, Candidate>,
+    pub(crate) plugins: BTreeMap<u64, Candidate>,
     /// Revisions that the engine named.
-    pub live: BTreeMap<Revision, u64>,
+    pub(crate) live: BTreeMap<Revision, u64>,
     /// How the engine ended, if it did.
-    pub finished: Option<Result<(), String>>,
+    pub(crate) finished: Option<Result<(), String>>,
 }
 
 impl Process {
     /// A process that has just been started, with this plugin.
-    pub fn new(who: Who, plan: &Plan, seed: u64, plugin: u64) -> Self {
+    pub(crate) fn new(who: Who, plan: &Plan, seed: u64, plugin: u64) -> Self {
         let plugin = candidate(plugin, plan.stateless);
         let setup = Setup {
             identity: Identity {
@@ -142,17 +142,17 @@ impl Process {
 }
 
 /// Name of a member.
-pub fn member_id(member: usize) -> MemberId {
+pub(crate) fn member_id(member: usize) -> MemberId {
     MemberId(format!("m{member}").into())
 }
 
 /// Host of a member.
-pub fn host(plan: &Plan, member: usize) -> String {
+pub(crate) fn host(plan: &Plan, member: usize) -> String {
     if plan.one_host { "h".into() } else { format!("h{member}") }
 }
 
 /// The plugin of that number.
-pub fn candidate(number: u64, stateless: bool) -> Candidate {
+pub(crate) fn candidate(number: u64, stateless: bool) -> Candidate {
     Candidate {
         token: number,
         digest: format!("sha256:{number}"),

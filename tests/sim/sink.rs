@@ -5,25 +5,25 @@
 
 /// One way to the sink.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lane {
+pub(crate) struct Lane {
     /// When the last write that was asked for lands.
-    pub last_at: u64,
+    pub(crate) last_at: u64,
     /// Whether a write has failed.
-    pub broken: bool,
+    pub(crate) broken: bool,
     /// What would land after this moment is lost, for the process dropped it or died.
-    pub cut_at: Option<u64>,
+    pub(crate) cut_at: Option<u64>,
 }
 
 impl Lane {
     /// Whether a write that is due at `at` lands.
-    pub fn open(&self, at: u64) -> bool {
+    pub(crate) fn open(&self, at: u64) -> bool {
         !self.broken && self.cut_at.is_none_or(|cut| at <= cut)
     }
 }
 
 /// One record's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
+pub(crate) enum Write {
     /// Output `1` of record `0` to the sink.
     Output(i64, u8),
     /// A record to the dead letters.
@@ -32,7 +32,7 @@ pub enum Write {
 
 /// What a batch's writes come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landing {
+pub(crate) enum Landing {
     /// All land, and that is said.
     Acknowledged,
     /// All land but those refused for good, and that is said.

@@ -10,55 +10,55 @@ use kiteline_engine::{
 
 /// One session, as the store sees it.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// When it ends unless the client is heard of again.
-    pub ends_at: Option<u64>,
+    pub(crate) ends_at: Option<u64>,
     /// Whether it lives.
-    pub alive: bool,
+    pub(crate) alive: bool,
 }
 
 /// One write that took effect.
 #[derive(Debug)]
-pub struct Change {
+pub(crate) struct Change {
     /// Which node.
-    pub key: Key,
+    pub(crate) key: Key,
     /// What it was.
-    pub before: Option<Node>,
+    pub(crate) before: Option<Node>,
     /// What it is.
-    pub after: Option<Node>,
+    pub(crate) after: Option<Node>,
 }
 
 /// The store.
 #[derive(Debug, Default)]
-pub struct Store {
+pub(crate) struct Store {
     nodes: BTreeMap<Key, (Node, i32)>,
     ephemeral: BTreeMap<Key, i64>,
     /// All sessions there ever were.
-    pub sessions: BTreeMap<i64, Session>,
+    pub(crate) sessions: BTreeMap<i64, Session>,
     /// Versions of checkpoint nodes are not looked at: a fault put in on purpose.
     blind: bool,
 }
 
 impl Store {
     /// An empty store.
-    pub fn new(blind: bool) -> Self {
+    pub(crate) fn new(blind: bool) -> Self {
         Self { blind, ..Self::default() }
     }
 
     /// A new session.
-    pub fn open_session(&mut self) -> i64 {
+    pub(crate) fn open_session(&mut self) -> i64 {
         let session = self.sessions.len() as i64 + 1;
         self.sessions.insert(session, Session { ends_at: None, alive: true });
         session
     }
 
     /// Whether a session lives.
-    pub fn alive(&self, session: i64) -> bool {
+    pub(crate) fn alive(&self, session: i64) -> bool {
         self.sessions.get(&session).is_some_and(|s| s.alive)
     }
 
     /// Ends a session, and with it its nodes.
-    pub fn end_session(&mut self, session: i64) {
+    pub(crate) fn end_session(&mut self, session: i64) {
         if let Some(s) = self.sessions.get_mut(&session) {
             s.alive = false;
         }
@@ -70,12 +70,12 @@ impl Store {
     }
 
     /// A node's content.
-    pub fn node(&self, key: &Key) -> Option<&Node> {
+    pub(crate) fn node(&self, key: &Key) -> Option<&Node> {
         self.nodes.get(key).map(|(node, _)| node)
     }
 
     /// The checkpoint of a partition.
-    pub fn checkpoint(&self, tp: &TopicPartition) -> Option<&Checkpoint> {
+    pub(crate) fn checkpoint(&self, tp: &TopicPartition) -> Option<&Checkpoint> {
         match self.node(&Key::Partition(tp.clone())) {
             Some(Node::Checkpoint(c)) => Some(c),
             _ => None,
@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// All checkpoints.
-    pub fn checkpoints(&self) -> impl Iterator<Item = (&TopicPartition, &Checkpoint)> {
+    pub(crate) fn checkpoints(&self) -> impl Iterator<Item = (&TopicPartition, &Checkpoint)> {
         self.nodes.iter().filter_map(|(key, (node, _))| match (key, node) {
             (Key::Partition(tp), Node::Checkpoint(c)) => Some((tp, c)),
             _ => None,
@@ -92,18 +92,18 @@ impl Store {
 
     /// Checkpoints that were not given back by an owner that worked. A claim that its sender had given up for unknown may land
     /// at any time; it has moved nothing, and who comes next waits for it no longer than for any other owner.
-    pub fn unreleased(&self) -> impl Iterator<Item = (&TopicPartition, &Checkpoint)> {
+    pub(crate) fn unreleased(&self) -> impl Iterator<Item = (&TopicPartition, &Checkpoint)> {
         let worked = |c: &Checkpoint| c.position.mark.seq > 0 && c.position.mark.generation == c.owner.generation;
         self.checkpoints().filter(move |(_, c)| !c.owner.released && worked(c))
     }
 
     /// The session that holds a member's node.
-    pub fn member_session(&self, member: &MemberId) -> Option<i64> {
+    pub(crate) fn member_session(&self, member: &MemberId) -> Option<i64> {
         self.ephemeral.get(&Key::Member(member.clone())).copied()
     }
 
     /// All members.
-    pub fn members(&self) -> impl Iterator<Item = &MemberRecord> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &MemberRecord> {
         self.nodes.values().filter_map(|(node, _)| match node {
             Node::Member(record) => Some(record),
             _ => None,
@@ -111,12 +111,12 @@ impl Store {
     }
 
     /// How many member nodes there are.
-    pub fn member_count(&self) -> usize {
+    pub(crate) fn member_count(&self) -> usize {
         self.ephemeral.len()
     }
 
     /// A request takes effect, or does not. The changes that it made come with the answer.
-    pub fn apply(&mut self, session: i64, request: &StoreRequest) -> (StoreAnswer, Vec<Change>) {
+    pub(crate) fn apply(&mut self, session: i64, request: &StoreRequest) -> (StoreAnswer, Vec<Change>) {
         let answer = match request {
             StoreRequest::Read(keys) => StoreAnswer::Nodes(keys.iter().map(|key| self.found(key)).collect()),
             StoreRequest::Members => StoreAnswer::Members(

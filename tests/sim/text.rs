@@ -7,7 +7,7 @@ use kiteline_engine::{
 };
 
 /// An event in one line.
-pub fn event(event: &Event) -> String {
+pub(crate) fn event(event: &Event) -> String {
     match event {
         Event::StoreAnswer { request, answer: a, sent } => {
             format!("answer {} sent {}: {}", request.0, sent.0, answer(a))
@@ -17,7 +17,7 @@ pub fn event(event: &Event) -> String {
 }
 
 /// An effect in one line.
-pub fn effect(effect: &Effect) -> String {
+pub(crate) fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Store(id, r) => format!("ask {}: {}", id.0, request(r)),
         other => format!("{other:?}"),
@@ -25,7 +25,7 @@ pub fn effect(effect: &Effect) -> String {
 }
 
 /// A request in one line.
-pub fn request(request: &StoreRequest) -> String {
+pub(crate) fn request(request: &StoreRequest) -> String {
     match request {
         StoreRequest::Read(keys) => format!("read {}", keys.iter().map(key).collect::<Vec<_>>().join(" ")),
         StoreRequest::Members => "members".into(),
@@ -35,7 +35,7 @@ pub fn request(request: &StoreRequest) -> String {
 }
 
 /// An answer in one line.
-pub fn answer(answer: &StoreAnswer) -> String {
+pub(crate) fn answer(answer: &StoreAnswer) -> String {
     match answer {
         StoreAnswer::Nodes(found) => found.iter().map(found_text).collect::<Vec<_>>().join(", "),
         StoreAnswer::Members(list) => {

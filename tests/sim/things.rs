@@ -14,7 +14,7 @@ use crate::{
 
 /// Something that will arrive.
 #[derive(Debug)]
-pub enum Thing {
+pub(crate) enum Thing {
     /// A member is started again.
     Boot(usize),
     /// A process gets a session.
@@ -61,36 +61,36 @@ pub enum Thing {
 
 /// A request on its way to the store.
 #[derive(Debug)]
-pub struct Post {
+pub(crate) struct Post {
     /// Sender.
-    pub who: Who,
+    pub(crate) who: Who,
     /// In which session.
-    pub session: i64,
+    pub(crate) session: i64,
     /// Over which connection.
-    pub connection: u32,
+    pub(crate) connection: u32,
     /// Name.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// Content.
-    pub request: StoreRequest,
+    pub(crate) request: StoreRequest,
     /// When it was sent.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// Whether the sender will hear of it.
-    pub told: bool,
+    pub(crate) told: bool,
 }
 
 /// Writes of one batch on their way to the sink.
 #[derive(Debug)]
-pub struct Shipment {
+pub(crate) struct Shipment {
     /// Sender.
-    pub who: Who,
+    pub(crate) who: Who,
     /// Batch.
-    pub batch: BatchId,
+    pub(crate) batch: BatchId,
     /// Source partition.
-    pub tp: TopicPartition,
+    pub(crate) tp: TopicPartition,
     /// Way.
-    pub lane: u64,
+    pub(crate) lane: u64,
     /// What is written, in order.
-    pub writes: Vec<Write>,
+    pub(crate) writes: Vec<Write>,
     /// What comes of it.
-    pub landing: Landing,
+    pub(crate) landing: Landing,
 }

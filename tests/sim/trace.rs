@@ -7,18 +7,18 @@ const KEPT: usize = 1_000;
 
 /// The trace of one history.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// FNV-1a over every line.
-    pub hash: u64,
+    pub(crate) hash: u64,
     /// How many lines there were.
-    pub lines: u64,
+    pub(crate) lines: u64,
     /// The last lines, oldest first.
     last: VecDeque<String>,
 }
 
 impl Trace {
     /// Adds a line.
-    pub fn line(&mut self, at: u64, text: fmt::Arguments<'_>) {
+    pub(crate) fn line(&mut self, at: u64, text: fmt::Arguments<'_>) {
         let mut line = if self.last.len() >= KEPT { self.last.pop_front().unwrap_or_default() } else { String::new() };
         line.clear();
         let _ = write!(line, "{at:>7} {text}");
@@ -30,7 +30,7 @@ impl Trace {
     }
 
     /// The last lines as one text.
-    pub fn tail(&self, lines: usize) -> String {
+    pub(crate) fn tail(&self, lines: usize) -> String {
         let skip = self.last.len().saturating_sub(lines);
         self.last.iter().skip(skip).cloned().collect::<Vec<_>>().join("\n")
     }

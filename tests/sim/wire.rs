@@ -14,7 +14,7 @@ use crate::{
 
 impl World {
     /// A process gets a new session, if it can reach the store and has none.
-    pub fn connect(&mut self, who: Who) {
+    pub(crate) fn connect(&mut self, who: Who) {
         let timeout_ms = self.plan.session_ms;
         let Some(p) = self.processes[who.member].as_mut().filter(|p| p.who == who) else { return };
         if !p.connected || p.session.is_some() {
@@ -26,7 +26,7 @@ impl World {
     }
 
     /// The way is cut; the store ends the session if this lasts too long.
-    pub fn disconnect(&mut self, who: Who, ms: u64) {
+    pub(crate) fn disconnect(&mut self, who: Who, ms: u64) {
         let Some(p) = self.process(who) else { return };
         if !p.connected {
             return;
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// The store hears nothing of a session's client from now on.
-    pub fn silent(&mut self, session: Option<i64>) {
+    pub(crate) fn silent(&mut self, session: Option<i64>) {
         let ends_at = self.clock + self.plan.session_ms;
         if let Some(id) = session
             && let Some(session) = self.store.sessions.get_mut(&id)
@@ -52,14 +52,14 @@ impl World {
     }
 
     /// The store hears of a session's client again.
-    pub fn heard(&mut self, session: Option<i64>) {
+    pub(crate) fn heard(&mut self, session: Option<i64>) {
         if let Some(session) = session.and_then(|id| self.store.sessions.get_mut(&id)) {
             session.ends_at = None;
         }
     }
 
     /// The way is free again: on with the session, or to a new one.
-    pub fn reconnect(&mut self, who: Who) {
+    pub(crate) fn reconnect(&mut self, who: Who) {
         let Some(p) = self.process(who) else { return };
         p.connected = true;
         let (session, paused) = (p.session, p.paused_until);
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// A process learns that its session is over, and asks for a new one.
-    pub fn expired(&mut self, who: Who) {
+    pub(crate) fn expired(&mut self, who: Who) {
         let Some(p) = self.process(who) else { return };
         p.connection += 1;
         if p.session.take().is_some() {
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The store has waited for a client long enough.
-    pub fn session_end(&mut self, session: i64, at: u64) {
+    pub(crate) fn session_end(&mut self, session: i64, at: u64) {
         if self.store.sessions.get(&session).is_some_and(|s| s.alive && s.ends_at == Some(at)) {
             self.log(format_args!("session {session} has expired"));
             self.store.end_session(session);
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// A process asks the store.
-    pub fn send(&mut self, who: Who, id: RequestId, request: StoreRequest) {
+    pub(crate) fn send(&mut self, who: Who, id: RequestId, request: StoreRequest) {
         let request = self.mutation.outgoing(who, id, request);
         let (faults, store_ms, now) = (self.plan.faults.clone(), self.plan.store_ms, self.clock);
         let Some(p) = self.process(who) else { return };
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// A request reaches the store, unless it went down with its connection or its session.
-    pub fn land(&mut self, post: Post) {
+    pub(crate) fn land(&mut self, post: Post) {
         let Post { who, session, connection, id, request, sent, told } = post;
         let broken = self.process(who).is_none_or(|p| p.connection != connection);
         let lost = broken && self.dice.chance(500);
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// An answer reaches its process, unless the connection is another one by now.
-    pub fn answer(&mut self, who: Who, connection: u32, id: RequestId, answer: StoreAnswer, sent: u64) {
+    pub(crate) fn answer(&mut self, who: Who, connection: u32, id: RequestId, answer: StoreAnswer, sent: u64) {
         let Some(p) = self.process(who) else { return };
         let answer = if p.connection == connection { answer } else { StoreAnswer::Unknown };
         p.requests.remove(&id);

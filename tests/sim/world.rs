@@ -27,58 +27,58 @@ use crate::{
 
 /// What went wrong: which checker says so, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Name of the checker.
-    pub checker: &'static str,
+    pub(crate) checker: &'static str,
     /// What it saw.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// One history.
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     /// Parameters.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Chance.
-    pub dice: Dice,
+    pub(crate) dice: Dice,
     /// Now, in simulated milliseconds.
-    pub clock: u64,
+    pub(crate) clock: u64,
     queue: BTreeMap<(u64, u64), Thing>,
     queued: u64,
     /// Events that engines were given.
-    pub steps: u64,
+    pub(crate) steps: u64,
     /// The store.
-    pub store: Store,
+    pub(crate) store: Store,
     /// The group's coordinator.
-    pub group: Group,
+    pub(crate) group: Group,
     /// The source.
-    pub logs: Vec<Log>,
+    pub(crate) logs: Vec<Log>,
     /// What came of every record.
-    pub ledgers: Vec<Ledger>,
+    pub(crate) ledgers: Vec<Ledger>,
     /// Ways to the sink there ever were.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// The living process of each member.
-    pub processes: Vec<Option<Process>>,
+    pub(crate) processes: Vec<Option<Process>>,
     /// Lives of each member so far.
-    pub lives: Vec<u32>,
+    pub(crate) lives: Vec<u32>,
     /// Number of the plugin that a new process has.
-    pub plugin: u64,
+    pub(crate) plugin: u64,
     /// Whether faults are over.
-    pub calm: bool,
+    pub(crate) calm: bool,
     /// Whether all processes were asked to stop, at the end.
-    pub stopping: bool,
+    pub(crate) stopping: bool,
     /// Members that came to the logs' ends and ended in order.
-    pub done: Vec<bool>,
+    pub(crate) done: Vec<bool>,
     /// Checkers.
-    pub checks: Checks,
+    pub(crate) checks: Checks,
     /// A fault put into the program on purpose.
-    pub mutation: Mutation,
+    pub(crate) mutation: Mutation,
     /// What happened.
-    pub trace: Trace,
+    pub(crate) trace: Trace,
     /// The first thing that went wrong.
-    pub failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
     /// Whether the history has come to its end.
-    pub over: bool,
+    pub(crate) over: bool,
 }
 
 /// No history needs more events; one that does is a loop.
@@ -86,7 +86,7 @@ const STEPS_MAX: u64 = 400_000;
 
 impl World {
     /// The beginning of a seed's history.
-    pub fn new(seed: u64, mutation: Mutation) -> Self {
+    pub(crate) fn new(seed: u64, mutation: Mutation) -> Self {
         let mut dice = Dice::new(seed);
         let plan = Plan::of(&mut dice);
         let logs: Vec<_> = (0..plan.partitions).map(|_| Log::new(&mut dice, plan.offsets, plan.until_end)).collect();
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Lets it come to its end, or to its first failure.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         while !self.over && self.failure.is_none() {
             let Some(((at, _), thing)) = self.queue.pop_first() else {
                 return self.fail("live", "nothing is on its way any more".into());
@@ -142,42 +142,42 @@ impl World {
     }
 
     /// Notes a failure; the first one counts.
-    pub fn fail(&mut self, checker: &'static str, message: String) {
+    pub(crate) fn fail(&mut self, checker: &'static str, message: String) {
         self.log(format_args!("FAILED {checker}: {message}"));
         self.failure.get_or_insert(Failure { checker, message });
     }
 
     /// Notes a checker's verdict.
-    pub fn judge(&mut self, checker: &'static str, verdict: Result<(), String>) {
+    pub(crate) fn judge(&mut self, checker: &'static str, verdict: Result<(), String>) {
         if let Err(message) = verdict {
             self.fail(checker, message);
         }
     }
 
     /// Adds a line to the trace.
-    pub fn log(&mut self, text: std::fmt::Arguments<'_>) {
+    pub(crate) fn log(&mut self, text: std::fmt::Arguments<'_>) {
         self.trace.line(self.clock, text);
     }
 
     /// Something will arrive in so many milliseconds.
-    pub fn later(&mut self, ms: u64, thing: Thing) {
+    pub(crate) fn later(&mut self, ms: u64, thing: Thing) {
         self.queued += 1;
         self.queue.insert((self.clock + ms, self.queued), thing);
     }
 
     /// How long something takes that ordinarily takes up to `ms`.
-    pub fn takes(&mut self, ms: u64) -> u64 {
+    pub(crate) fn takes(&mut self, ms: u64) -> u64 {
         let slow = !self.calm && self.dice.chance(self.plan.faults.slow);
         self.dice.range(1, ms) * if slow { 20 } else { 1 }
     }
 
     /// Whether a fault strikes, given how often it does.
-    pub fn strikes(&mut self, per_mille: u64) -> bool {
+    pub(crate) fn strikes(&mut self, per_mille: u64) -> bool {
         !self.calm && self.dice.chance(per_mille)
     }
 
     /// The process of that life, if it lives.
-    pub fn process(&mut self, who: Who) -> Option<&mut Process> {
+    pub(crate) fn process(&mut self, who: Who) -> Option<&mut Process> {
         self.processes[who.member].as_mut().filter(|p| p.who == who)
     }
 
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// The coordinator takes a process for gone; it learns that late.
-    pub fn expel(&mut self, who: Who) {
+    pub(crate) fn expel(&mut self, who: Who) {
         let Some(list) = self.group.remove(who) else { return };
         let joined = self.process(who).map_or(0, |p| p.joined);
         let ms = self.dice.range(1, self.plan.lost_ms);
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// One event for one engine, and all that it wants done about it.
-    pub fn step(&mut self, who: Who, event: Event) {
+    pub(crate) fn step(&mut self, who: Who, event: Event) {
         let now = Now { at: Instant(1_000 + self.clock), wall_ms: 1_700_000_000_000 + self.clock };
         if self.process(who).is_none() {
             return;
@@ -388,7 +388,7 @@ impl World {
     }
 
     /// What a process has not sent when it ends or dies does not land; `ms` is how late the rest may.
-    pub fn cut_lanes(&mut self, process: &Process, ms: u64) {
+    pub(crate) fn cut_lanes(&mut self, process: &Process, ms: u64) {
         let until = self.clock + ms;
         let mut lanes: Vec<_> = process.readers.values().map(|r| r.lane).collect();
         lanes.extend(process.batches.values().map(|b| b.lane));
@@ -400,11 +400,11 @@ impl World {
 }
 
 /// The partition of that number.
-pub fn partition(number: usize) -> TopicPartition {
+pub(crate) fn partition(number: usize) -> TopicPartition {
     TopicPartition::new("t", i32::try_from(number).expect("a small number"))
 }
 
 /// The number of a partition.
-pub fn number(tp: &TopicPartition) -> usize {
+pub(crate) fn number(tp: &TopicPartition) -> usize {
     usize::try_from(tp.partition).expect("not negative")
 }

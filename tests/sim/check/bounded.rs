@@ -10,7 +10,7 @@ use crate::process::Process;
 const REQUESTS_BASE: usize = 4;
 
 /// Looks at a process after a step.
-pub fn bounded(process: &Process, limits: &Limits) -> Result<(), String> {
+pub(crate) fn bounded(process: &Process, limits: &Limits) -> Result<(), String> {
     let who = process.who;
     let mut counts: BTreeMap<_, (u32, u32)> = BTreeMap::new();
     for held in process.batches.values() {

@@ -8,7 +8,7 @@ use kiteline_engine::{
 use crate::{process::Who, world::World};
 
 /// A checkpoint was stored: if it is a claim, its former owner had released, or was gone, or was waited for and named.
-pub fn on_checkpoint(
+pub(crate) fn on_checkpoint(
     world: &World,
     request: &StoreRequest,
     before: Option<&Checkpoint>,
@@ -33,7 +33,7 @@ pub fn on_checkpoint(
 }
 
 /// Writes of a batch are asked for.
-pub fn on_sink(world: &mut World, who: Who, batch: BatchId) -> Result<(), String> {
+pub(crate) fn on_sink(world: &mut World, who: Who, batch: BatchId) -> Result<(), String> {
     let killed = world.checks.killed.clone();
     let Some(p) = world.process(who) else { return Ok(()) };
     let session = p.session.unwrap_or(0);
@@ -55,7 +55,7 @@ pub fn on_sink(world: &mut World, who: Who, batch: BatchId) -> Result<(), String
 }
 
 /// A process takes itself for fenced: then there is another claim, of another session.
-pub fn on_fenced(world: &mut World, who: Who, tp: &TopicPartition) -> Result<(), String> {
+pub(crate) fn on_fenced(world: &mut World, who: Who, tp: &TopicPartition) -> Result<(), String> {
     let Some(session) = world.process(who).and_then(|p| p.session) else { return Ok(()) };
     match world.store.checkpoint(tp) {
         Some(c) if c.owner.session == session => {

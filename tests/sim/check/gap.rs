@@ -6,7 +6,11 @@ use kiteline_engine::store::Checkpoint;
 use crate::ledger::Ledger;
 
 /// A checkpoint was stored.
-pub fn on_checkpoint(ledger: &mut Ledger, before: Option<&Checkpoint>, after: &Checkpoint) -> Result<(), String> {
+pub(crate) fn on_checkpoint(
+    ledger: &mut Ledger,
+    before: Option<&Checkpoint>,
+    after: &Checkpoint,
+) -> Result<(), String> {
     let next = after.position.next_offset;
     let complete = ledger.complete_until();
     // an empty log has no records, and what its start says goes
@@ -17,7 +21,7 @@ pub fn on_checkpoint(ledger: &mut Ledger, before: Option<&Checkpoint>, after: &C
 }
 
 /// A partition is fed from `from` in this session, with this checkpoint stored.
-pub fn on_feed(
+pub(crate) fn on_feed(
     ledger: &mut Ledger,
     session: Option<i64>,
     stored: Option<&Checkpoint>,

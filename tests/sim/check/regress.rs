@@ -3,7 +3,7 @@
 use kiteline_engine::store::{Checkpoint, Why};
 
 /// A checkpoint was stored over another one, or none, by a client with this session.
-pub fn on_checkpoint(session: i64, before: Option<&Checkpoint>, after: &Checkpoint) -> Result<(), String> {
+pub(crate) fn on_checkpoint(session: i64, before: Option<&Checkpoint>, after: &Checkpoint) -> Result<(), String> {
     if after.owner.session != session {
         return Err(format!("session {session} wrote in the name of session {}", after.owner.session));
     }

@@ -8,7 +8,7 @@ use kiteline_engine::{
 use crate::{ledger::Ledger, store::Store};
 
 /// A checkpoint was stored.
-pub fn on_checkpoint(
+pub(crate) fn on_checkpoint(
     ledger: &Ledger,
     session: i64,
     before: Option<&Checkpoint>,
@@ -20,19 +20,20 @@ pub fn on_checkpoint(
     if old.revision == new.revision && old.since != new.since {
         return Err(format!("revision {} began at {}, and now at {}", new.revision.0, old.since, new.since));
     }
-    if from < until && after.position.why == Why::Commit {
-        if let Some(offset) = ledger.not_handled_by(from, until, (session, new.revision)) {
-            return Err(format!(
-                "the checkpoint says that revision {} did {from}..{until}, but it did not do {offset}",
-                new.revision.0
-            ));
-        }
+    if from < until
+        && after.position.why == Why::Commit
+        && let Some(offset) = ledger.not_handled_by(from, until, (session, new.revision))
+    {
+        return Err(format!(
+            "the checkpoint says that revision {} did {from}..{until}, but it did not do {offset}",
+            new.revision.0
+        ));
     }
     Ok(())
 }
 
 /// A process was told that its plugin with this digest is that revision.
-pub fn on_live(store: &Store, revision: Revision, digest: Option<&str>) -> Result<(), String> {
+pub(crate) fn on_live(store: &Store, revision: Revision, digest: Option<&str>) -> Result<(), String> {
     match store.node(&Key::Revision(revision)) {
         Some(Node::Revision(r)) if Some(r.digest.as_str()) == digest => Ok(()),
         other => Err(format!("plugin {digest:?} is taken for revision {}, which is {other:?}", revision.0)),

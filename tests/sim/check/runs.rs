@@ -6,7 +6,7 @@ use kiteline_engine::store::{HeadState, Key, Node, RunHead, RunRecord, RunState}
 use crate::store::{Change, Store};
 
 /// A node that is no checkpoint was written by a client with this session; the whole request has taken effect.
-pub fn on_change(store: &Store, session: i64, change: &Change) -> Result<(), String> {
+pub(crate) fn on_change(store: &Store, session: i64, change: &Change) -> Result<(), String> {
     match (&change.before, &change.after) {
         (Some(Node::RunHead(before)), Some(Node::RunHead(after))) => head(store, before, after),
         (before, Some(Node::Run(after))) => {
