@@ -60,4 +60,34 @@ pub enum Error {
         /// Why not. Never contains the credentials.
         detail: String,
     },
+    /// A Kafka client cannot work with a setting.
+    #[error("Kafka setting '{setting}': {detail}")]
+    KafkaSetting {
+        /// Name of the setting.
+        setting: String,
+        /// Why not. Never contains the value, which may be a password.
+        detail: String,
+    },
+    /// A Kafka client could not be made or used.
+    #[error("the Kafka {role} client failed: {detail}")]
+    KafkaClient {
+        /// Which one: `source`, `sink`, `mock`.
+        role: &'static str,
+        /// What the client library said.
+        detail: String,
+    },
+    /// A Kafka topic cannot be written to.
+    #[error("topic '{topic}' cannot be used: {detail}")]
+    KafkaTopic {
+        /// The topic.
+        topic: String,
+        /// Why not.
+        detail: String,
+    },
+    /// A topic is not there.
+    #[error("topic '{topic}' is not there")]
+    NoTopic {
+        /// Its name.
+        topic: String,
+    },
 }

@@ -174,7 +174,9 @@ fn topics_named_by_the_plugin_and_edited_headers() {
 fn a_topic_that_is_not_there_is_named_at_the_check() {
     let mock = cluster(&[("out", 1)]);
     let sink = Sink::start(&mock, &[]);
-    mock.cluster().topic_error("gone", rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
+    mock.cluster()
+        .topic_error("gone", rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        .unwrap();
     let error = sink.sink.check(&["out", "gone"], PATIENCE).err();
     assert!(matches!(&error, Some(Error::KafkaTopic { topic, .. }) if topic == "gone"), "{error:?}");
 }

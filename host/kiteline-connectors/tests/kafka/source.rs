@@ -19,7 +19,8 @@ fn feeds_from_the_offset_it_is_told_in_order_to_the_end() {
     assert_eq!(assigned, [TopicPartition::new("in", 0)]);
     source.feed(&assigned[0], 1, 3, 100);
     let records = source.until_end(1, 3);
-    let expected: Vec<(i64, Plain)> = numbers(0..25).into_iter().enumerate().skip(3).map(|(i, r)| (i as i64, r)).collect();
+    let expected: Vec<(i64, Plain)> =
+        numbers(0..25).into_iter().enumerate().skip(3).map(|(i, r)| (i as i64, r)).collect();
     assert_eq!(records, expected);
 
     // and on, as new records come
@@ -124,12 +125,11 @@ fn a_stopped_partition_is_silent_and_its_neighbour_goes_on() {
 #[test]
 fn records_are_handed_over_as_they_are() {
     let header = |name: &str, value: Option<&[u8]>| (name.as_bytes().to_vec(), value.map(<[u8]>::to_vec));
-    let headers = vec![header("k", None), header("k", Some(b"")), header("k", Some(b"\xFF\xFE")), header("z", Some(b"\x01"))];
+    let headers =
+        vec![header("k", None), header("k", Some(b"")), header("k", Some(b"\xFF\xFE")), header("z", Some(b"\x01"))];
     let keys: [Option<&[u8]>; 4] = [None, Some(b""), Some(b"\0\0\0\0\x07\x02a"), Some(b"\xFF")];
-    let mut records: Vec<Plain> = keys
-        .into_iter()
-        .map(|key| Plain { key: key.map(<[u8]>::to_vec), ..Plain::value("v") })
-        .collect();
+    let mut records: Vec<Plain> =
+        keys.into_iter().map(|key| Plain { key: key.map(<[u8]>::to_vec), ..Plain::value("v") }).collect();
     records.push(Plain { value: None, ..Plain::value("") });
     records.push(Plain::value(""));
     records.push(Plain { headers, timestamp_ms: -1, ..Plain::value("with headers") });
@@ -299,7 +299,10 @@ fn closes_within_its_limit_without_a_broker() {
 
 #[test]
 fn the_mirror_is_for_tools() {
-    use rdkafka::{ClientConfig, TopicPartitionList, consumer::{BaseConsumer, Consumer}};
+    use rdkafka::{
+        ClientConfig, TopicPartitionList,
+        consumer::{BaseConsumer, Consumer},
+    };
     let mock = cluster(&[("in", 1)]);
     put(&mock, "in", 0, &numbers(0..3));
     let mut source = Source::start(config(&mock, &["in"]));

@@ -21,9 +21,9 @@ use rdkafka::{
 };
 
 /// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn cluster(topics: &[(&str, i32)]) -> MockKafka {
+pub(crate) fn cluster(topics: &[(&str, i32)]) -> MockKafka {
     let mock = MockKafka::start(1).unwrap();
     for (topic, partitions) in topics {
         mock.create_topic(topic, *partitions).unwrap();
@@ -33,21 +33,21 @@ pub fn cluster(topics: &[(&str, i32)]) -> MockKafka {
 
 /// One record, owned, to put in and to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain {
-    pub key: Option<Vec<u8>>,
-    pub value: Option<Vec<u8>>,
-    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    pub timestamp_ms: i64,
+pub(crate) struct Plain {
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) timestamp_ms: i64,
 }
 
 impl Plain {
-    pub fn value(value: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn value(value: impl Into<Vec<u8>>) -> Self {
         Self { key: None, value: Some(value.into()), headers: Vec::new(), timestamp_ms: 1_700_000_000_000 }
     }
 }
 
 /// Puts records into a partition with a plain producer.
-pub fn put(mock: &MockKafka, topic: &str, partition: i32, records: &[Plain]) {
+pub(crate) fn put(mock: &MockKafka, topic: &str, partition: i32, records: &[Plain]) {
     let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", mock.bootstrap_servers()).set("linger.ms", "0").create().unwrap();
     for record in records {
@@ -65,19 +65,19 @@ pub fn put(mock: &MockKafka, topic: &str, partition: i32, records: &[Plain]) {
     producer.flush(PATIENCE).unwrap();
 }
 
-pub fn numbers(range: std::ops::Range<usize>) -> Vec<Plain> {
+pub(crate) fn numbers(range: std::ops::Range<usize>) -> Vec<Plain> {
     range.map(|i| Plain::value(i.to_string())).collect()
 }
 
 /// A source and what it reported.
-pub struct Source {
-    pub source: KafkaSource,
+pub(crate) struct Source {
+    pub(crate) source: KafkaSource,
     events: Receiver<SourceEvent>,
     /// Events seen while another was looked for.
-    pub seen: Vec<SourceEvent>,
+    pub(crate) seen: Vec<SourceEvent>,
 }
 
-pub fn config(mock: &MockKafka, topics: &[&str]) -> KafkaSourceConfig {
+pub(crate) fn config(mock: &MockKafka, topics: &[&str]) -> KafkaSourceConfig {
     KafkaSourceConfig {
         bootstrap_servers: mock.bootstrap_servers(),
         group: "g".to_owned(),
@@ -88,7 +88,6 @@ pub fn config(mock: &MockKafka, topics: &[&str]) -> KafkaSourceConfig {
             ("topic.metadata.refresh.interval.ms", "500"),
             ("session.timeout.ms", "2000"),
             ("heartbeat.interval.ms", "200"),
-            ("debug","cgrp,consumer")
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
@@ -98,14 +97,14 @@ pub fn config(mock: &MockKafka, topics: &[&str]) -> KafkaSourceConfig {
 }
 
 impl Source {
-    pub fn start(config: KafkaSourceConfig) -> Self {
+    pub(crate) fn start(config: KafkaSourceConfig) -> Self {
         let (send, events) = channel();
         let source = KafkaSource::start(config, move |event| drop(send.send(event))).unwrap();
         Self { source, events, seen: Vec::new() }
     }
 
     /// Waits for the first event that `pick` takes; the others are kept in `seen`.
-    pub fn wait<T>(&mut self, what: &str, mut pick: impl FnMut(&SourceEvent) -> Option<T>) -> T {
+    pub(crate) fn wait<T>(&mut self, what: &str, mut pick: impl FnMut(&SourceEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -120,7 +119,7 @@ impl Source {
     }
 
     /// Waits for an assignment that is not empty, and answers it.
-    pub fn join(&mut self) -> Vec<TopicPartition> {
+    pub(crate) fn join(&mut self) -> Vec<TopicPartition> {
         let mut assigned = self.wait("assignment", |event| match event {
             SourceEvent::Assigned(list) if !list.is_empty() => Some(list.clone()),
             _ => None,
@@ -130,14 +129,14 @@ impl Source {
         assigned
     }
 
-    pub fn feed(&self, partition: &TopicPartition, feed: u64, from: i64, credit: u32) {
+    pub(crate) fn feed(&self, partition: &TopicPartition, feed: u64, from: i64, credit: u32) {
         let (partition, feed) = (partition.clone(), FeedId(feed));
         self.source.send(SourceCommand::Feed { partition: partition.clone(), feed, from });
         self.source.send(SourceCommand::Fetch { partition, feed, credit });
     }
 
     /// Takes the next batch of a feed.
-    pub fn batch(&mut self, wanted: u64) -> (RecordBatch, bool) {
+    pub(crate) fn batch(&mut self, wanted: u64) -> (RecordBatch, bool) {
         let mut found = None;
         let deadline = Instant::now() + PATIENCE;
         while found.is_none() {
@@ -153,7 +152,7 @@ impl Source {
     }
 
     /// Takes batches of a feed until one is at the end; checks that their ranges follow one another from `from`.
-    pub fn until_end(&mut self, feed: u64, from: i64) -> Vec<(i64, Plain)> {
+    pub(crate) fn until_end(&mut self, feed: u64, from: i64) -> Vec<(i64, Plain)> {
         let (mut next, mut records) = (from, Vec::new());
         loop {
             let (batch, at_end) = self.batch(feed);
@@ -167,25 +166,26 @@ impl Source {
     }
 
     /// Does something that takes a full turn of the source's thread, so that what would still come has come.
-    pub fn turn(&mut self, topic: &str) {
+    pub(crate) fn turn(&mut self, topic: &str) {
         self.source.send(SourceCommand::Positions(vec![TopicPartition::new(topic, 0)]));
         self.wait("positions", |event| matches!(event, SourceEvent::Positions(_)).then_some(()));
     }
 
-    pub fn nothing_of(&mut self, feed: u64) {
+    pub(crate) fn nothing_of(&mut self, feed: u64) {
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.seen.push(event),
                 Err(_) => break,
             }
         }
-        let stray = self.seen.iter().any(|event| matches!(event, SourceEvent::Batch { feed: FeedId(of), .. } if *of == feed));
+        let stray =
+            self.seen.iter().any(|event| matches!(event, SourceEvent::Batch { feed: FeedId(of), .. } if *of == feed));
         assert!(!stray, "a batch of feed {feed} came: {:#?}", self.seen);
     }
 }
 
 /// The records of a batch, owned, with their offsets.
-pub fn plain(batch: &RecordBatch) -> Vec<(i64, Plain)> {
+pub(crate) fn plain(batch: &RecordBatch) -> Vec<(i64, Plain)> {
     let own = |span: Span| span.of(&batch.bytes).map(<[u8]>::to_vec);
     let one = |record: &kiteline_engine::record::Record| Plain {
         key: own(record.key),
@@ -197,7 +197,7 @@ pub fn plain(batch: &RecordBatch) -> Vec<(i64, Plain)> {
 }
 
 /// Outputs that repeat a batch, each to `partition` of the sink's own topic.
-pub fn identity(batch: &RecordBatch, partition: i32) -> OutputBatch {
+pub(crate) fn identity(batch: &RecordBatch, partition: i32) -> OutputBatch {
     let records = batch.records.iter().enumerate().map(|(i, record)| OutputRecord {
         source: i as u32,
         port: 0,
@@ -214,13 +214,13 @@ pub fn identity(batch: &RecordBatch, partition: i32) -> OutputBatch {
 }
 
 /// A sink and what it reported.
-pub struct Sink {
-    pub sink: KafkaSink,
-    pub events: Receiver<SinkEvent>,
+pub(crate) struct Sink {
+    pub(crate) sink: KafkaSink,
+    pub(crate) events: Receiver<SinkEvent>,
 }
 
 impl Sink {
-    pub fn start(mock: &MockKafka, properties: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(mock: &MockKafka, properties: &[(&str, &str)]) -> Self {
         let (send, events) = channel();
         let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let config = KafkaSinkConfig { bootstrap_servers: mock.bootstrap_servers(), properties };
@@ -228,7 +228,7 @@ impl Sink {
     }
 
     /// Waits for the end of some ticket; what is said about the brokers is passed over.
-    pub fn ended(&self) -> SinkEvent {
+    pub(crate) fn ended(&self) -> SinkEvent {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -240,14 +240,14 @@ impl Sink {
         }
     }
 
-    pub fn write_all(&self, ticket: u64, batch: &RecordBatch, outputs: &OutputBatch, topic: &str) {
+    pub(crate) fn write_all(&self, ticket: u64, batch: &RecordBatch, outputs: &OutputBatch, topic: &str) {
         let all: Vec<u32> = (0..outputs.records.len() as u32).collect();
         self.sink.write(ticket, batch, outputs, &all, topic);
     }
 }
 
 /// A batch made of values, as if fetched.
-pub fn batch_of(values: &[Vec<u8>]) -> RecordBatch {
+pub(crate) fn batch_of(values: &[Vec<u8>]) -> RecordBatch {
     let mut bytes = Vec::new();
     let records = values.iter().enumerate().map(|(i, value)| {
         let off = bytes.len() as u32;
