@@ -111,7 +111,7 @@ fn one_key_is_explained_in_full() {
     let app = App::empty("explain");
     assert_eq!(run(&app.path, &["init", "."]).0, 0);
     let (code, out, err) = run(&app.path, &["config", "explain", "checkpoint.store", "--set", "checkpoint.store=file"]);
-    let expected = "checkpoint.store = file\n  from: --set on the command line\n  over: file from kiteline.toml:24:9\n  takes: one \
+    let expected = "checkpoint.store = file\n  from: --set on the command line\n  over: file from kiteline.toml:23:9\n  takes: one \
                     of file, zookeeper\n  means: where checkpoints live; file serves one process only\n";
     assert_eq!((code, out.as_str(), err.as_str()), (0, expected, ""));
     let (code, _, err) = run(&app.path, &["config", "explain", "checkpoint.stor"]);
