@@ -91,14 +91,17 @@ pub(crate) enum Target {
     /// The port's schema is the producer's: same datum, the port's framing.
     Framed,
     /// It is resolved to the port's schema and encoded anew.
-    Resolved {
-        /// From the writer's to the port's schema.
-        plan: Plan,
-        /// Edits in the port's schema.
-        patcher: Option<Patcher>,
-    },
+    Resolved(Box<Resolved>),
     /// The port's schema cannot be reached from the producer's.
     Unreachable,
+}
+
+/// The programs that bring a value from the producer's schema to a port's.
+pub(crate) struct Resolved {
+    /// From the writer's to the port's schema.
+    pub(crate) plan: Plan,
+    /// Edits in the port's schema.
+    pub(crate) patcher: Option<Patcher>,
 }
 
 impl Deployment {
@@ -210,7 +213,10 @@ impl Deployment {
                 None => Target::Own,
                 Some((target, _)) if target.text() == schema.text() => Target::Framed,
                 Some((target, _)) => match Plan::compile(schema, target, codec) {
-                    Ok(plan) => Target::Resolved { plan, patcher: Patcher::compile(target, reader, codec).ok() },
+                    Ok(plan) => {
+                        let patcher = Patcher::compile(target, reader, codec).ok();
+                        Target::Resolved(Box::new(Resolved { plan, patcher }))
+                    }
                     Err(_) => Target::Unreachable,
                 },
             })

@@ -179,10 +179,10 @@ impl<'a> Work<'a> {
                 work.append(&deployment.ports()[usize::from(port)].prefix)?;
                 work.append(&original[from..])
             }),
-            Target::Resolved { plan, .. } => self.own(|work| {
+            Target::Resolved(resolved) => self.own(|work| {
                 let deployment = work.deployment;
                 work.append(&deployment.ports()[usize::from(port)].prefix)?;
-                work.resolve(plan, port, &original[from..])?;
+                work.resolve(&resolved.plan, port, &original[from..])?;
                 let datum = std::mem::take(work.datum);
                 work.out.bytes.extend_from_slice(&datum);
                 *work.datum = datum;
@@ -207,12 +207,12 @@ impl<'a> Work<'a> {
                 let prefix = &deployment.ports()[usize::from(port)].prefix;
                 self.patched(prefix, writer.patcher.as_ref(), items, datum)
             }
-            Target::Resolved { plan, patcher } => {
-                self.resolve(plan, port, datum)?;
+            Target::Resolved(programs) => {
+                self.resolve(&programs.plan, port, datum)?;
                 let resolved = std::mem::take(self.datum);
                 let deployment = self.deployment;
                 let prefix = &deployment.ports()[usize::from(port)].prefix;
-                let done = self.patched(prefix, patcher.as_ref(), items, &resolved);
+                let done = self.patched(prefix, programs.patcher.as_ref(), items, &resolved);
                 *self.datum = resolved;
                 done
             }

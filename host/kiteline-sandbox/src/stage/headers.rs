@@ -26,7 +26,7 @@ pub(super) fn edit(
     let originals = source.headers_of(record);
     work.charge(HEADER_COST * originals.len() as u64)?;
     work.out.headers.extend_from_slice(originals);
-    for edit in edits.chunks_exact(EDIT_BYTES) {
+    for edit in edits.as_chunks::<EDIT_BYTES>().0 {
         work.charge(HEADER_COST)?;
         let (name_off, name_len) = slot_at(edit, 8);
         let name = refs.bytes(name_off, name_len)?;

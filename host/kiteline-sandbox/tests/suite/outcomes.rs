@@ -328,7 +328,9 @@ fn each_port_takes_its_own_kinds() {
         Out::default().entry(0, kind, port, payload).heap(heap).finish()
     };
     let patch = [slot(0, 0), long(77)].concat();
-    let cases: Vec<(Vec<u8>, &dyn Fn(&[u8]) -> String)> = vec![
+    /// What leaves, given the bytes that stand in the record.
+    type Want<'a> = &'a dyn Fn(&[u8]) -> String;
+    let cases: Vec<(Vec<u8>, Want<'_>)> = vec![
         // keep
         (out(0, 0, &[], b""), &|b| format!("0:{}", hex(&blob(5, b)))),
         (out(0, 1, &[], b""), &|b| format!("0:{}", hex(&blob(5, b)))),
