@@ -67,7 +67,7 @@ impl Cache {
         self.prune()
     }
 
-    /// `<first 32 digits of the component's digest>-<compatibility hash>.klcode`.
+    /// `<digits of the component's digest>-<compatibility hash>.klcode`.
     fn path(&self, engine: &Engine, digest: &str) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
