@@ -81,7 +81,7 @@ pub fn load(root: &Root, surroundings: &Surroundings) -> Result<plan::Plan, Fail
 /// By file, line and column, so that a person reads from top to bottom; what has no place comes first.
 fn sort(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| {
-        let place = problem.place.clone().unwrap_or_default();
+        let place = problem.place.as_deref().cloned().unwrap_or_default();
         (place.source, place.line, place.column)
     });
 }

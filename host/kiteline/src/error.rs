@@ -66,7 +66,7 @@ pub struct Problem {
     /// What to do.
     pub hint: Option<String>,
     /// Where it is.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
 }
 
 impl Problem {
@@ -98,7 +98,7 @@ impl Problem {
     /// Adds where it is.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
-        self.place = Some(place);
+        self.place = Some(Box::new(place));
         self
     }
 

@@ -130,6 +130,7 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where it panics")]
 mod tests {
     use super::*;
 

@@ -1,5 +1,7 @@
 //! The commands that need no service, from the outside: arguments in; answer, files and exit code out.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it panics")]
+
 mod support;
 
 use std::{fs, process::Stdio};

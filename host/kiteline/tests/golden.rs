@@ -1,23 +1,28 @@
 //! What people and programs see of wrong input: one folder a case below `golden/`, with the app and what `validate` says to it
 //! as text and as JSON. `UPDATE_GOLDEN=1` writes the expectations anew. No service is needed.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it panics")]
+
 mod support;
 
 use std::{fs, path::Path};
 
 use support::{App, kiteline, plugins};
 
+/// A file of `lib/` and how it is made.
+type Lib = (&'static str, fn() -> Vec<u8>);
+
 /// A case: its folder, what lies in `lib/`, further arguments, environment.
 struct Case {
     name: &'static str,
-    lib: &'static [(&'static str, fn() -> Vec<u8>)],
+    lib: &'static [Lib],
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
 }
 
-const IDENTITY: (&str, fn() -> Vec<u8>) = ("identity.wasm", plugins::identity);
+const IDENTITY: Lib = ("identity.wasm", plugins::identity);
 
-const fn case(name: &'static str, lib: &'static [(&'static str, fn() -> Vec<u8>)]) -> Case {
+const fn case(name: &'static str, lib: &'static [Lib]) -> Case {
     Case { name, lib, arguments: &[], environment: &[] }
 }
 

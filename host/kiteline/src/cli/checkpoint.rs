@@ -83,10 +83,10 @@ fn now_ms() -> u64 {
 struct Shown {
     pipeline: String,
     /// None: never started.
-    run: Option<(Run, HeadState, Option<(RunState, String)>)>,
+    run: Option<(Run, HeadState, Option<Record>)>,
     members: Vec<(MemberId, MemberRecord)>,
     /// A checkpoint, or why it cannot be read.
-    partitions: Vec<(TopicPartition, Result<Checkpoint, String>)>,
+    partitions: Partitions,
 }
 
 impl Shown {
@@ -188,15 +188,14 @@ fn row(at: &TopicPartition, found: &Result<Checkpoint, String>, now_ms: u64) -> 
 }
 
 /// The record of a run; its partitions go into `names`. None if there is none.
-fn run_record(
-    reader: &mut Reader,
-    run: Run,
-    names: &mut BTreeSet<TopicPartition>,
-) -> Result<Option<(RunState, String)>, Failure> {
+fn run_record(reader: &mut Reader, run: Run, names: &mut BTreeSet<TopicPartition>) -> Result<Option<Record>, Failure> {
     let Found::Node(Node::Run(record), _) = reader.one(Key::Run(run))? else { return Ok(None) };
     names.extend(record.start.iter().chain(&record.end).map(|(partition, _)| partition.clone()));
     Ok(Some((record.state, record.release)))
 }
+
+/// State and release of a run.
+type Record = (RunState, String);
 
 type Partitions = Vec<(TopicPartition, Result<Checkpoint, String>)>;
 

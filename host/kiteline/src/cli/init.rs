@@ -73,6 +73,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where it panics")]
 mod tests {
     use super::*;
 

@@ -276,6 +276,7 @@ const LIMITS: &[Key] = &[
 ];
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where it panics")]
 mod tests {
     use super::*;
 

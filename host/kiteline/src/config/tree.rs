@@ -218,6 +218,7 @@ impl<'a> Lines<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where it panics")]
 mod tests {
     use super::*;
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each suite is a crate of its own and uses a part of this")]
 
-pub mod plugins;
+pub(crate) mod plugins;
 
 use std::{
     fs,

@@ -62,10 +62,10 @@ fn registries(plan: &Plan) -> Vec<(&Registry, &str)> {
         }
     }
     for sink in plan.pipelines.iter().flat_map(|p| &p.sinks) {
-        if let SinkEncode::Confluent { registry, subject } = &sink.encode {
-            if !found.iter().any(|(known, _)| *known == registry) {
-                found.push((registry, subject));
-            }
+        if let SinkEncode::Confluent { registry, subject } = &sink.encode
+            && !found.iter().any(|(known, _)| *known == registry)
+        {
+            found.push((registry, subject));
         }
     }
     found
