@@ -145,8 +145,9 @@ impl KafkaSink {
         })
     }
 
-    /// Proves that the topics are there, without creating them, and reads what each takes. Where that may not be read, `message.max.bytes` and
-    /// Kafka's defaults are assumed, with a note. Call it before the first write. May take as long as `timeout` twice.
+    /// Proves that the topics are there, without creating them, and reads what each takes. Where that may not be read,
+    /// `message.max.bytes` and Kafka's defaults are assumed, with a note. Call it before the first write, since the producer is made
+    /// anew when something was learnt. May take as long as `timeout` twice.
     pub fn check(&self, topics: &[&str], timeout: Duration) -> Result<Vec<TopicFacts>, Error> {
         let producing = self.producing();
         let facts = topics::facts(producing.client(), &self.config, self.known.bytes_max_assumed, topics, timeout)?;
@@ -156,8 +157,8 @@ impl KafkaSink {
         Ok(facts)
     }
 
-    /// Hands the outputs with these indexes to the client, in order; their bytes are copied. Ends as exactly one event for `ticket`, possibly
-    /// before this returns. Waits only while the client's queue is full, at most as long as records may wait there.
+    /// Hands the outputs with these indexes to the client, in order; their bytes are copied. Ends as exactly one event for
+    /// `ticket`, possibly before this returns. Waits only while the client's queue is full, at most as long as records may wait there.
     pub fn write(
         &self,
         ticket: u64,

@@ -201,10 +201,10 @@ impl Loop {
             SourceCommand::AnswerAssign(_) => self.answer_assign(),
             SourceCommand::AnswerRevoke(partitions) => self.answer_revoke(partitions),
             SourceCommand::Fetch { partition, feed, credit } => {
-                let put_off = |command: &mut SourceCommand| matches!(command, SourceCommand::Feed { feed: waiting, .. } if *waiting == feed);
+                let put_off = |command: &SourceCommand| matches!(command, SourceCommand::Feed { feed: waiting, .. } if *waiting == feed);
                 if let Some(fed) = self.feeds.get_mut(&partition).filter(|fed| fed.id == feed) {
                     fed.credit = fed.credit.saturating_add(credit);
-                } else if self.put_off.iter_mut().any(put_off) {
+                } else if self.put_off.iter().any(put_off) {
                     self.put_off.push_back(SourceCommand::Fetch { partition, feed, credit });
                 }
             }
