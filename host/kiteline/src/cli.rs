@@ -7,9 +7,11 @@ mod settings;
 mod avro;
 mod checkpoint;
 mod config;
+mod demo;
 mod init;
 mod install;
 mod plugin;
+mod run;
 mod setup;
 mod validate;
 
@@ -39,6 +41,7 @@ enum Verb {
     Install(install::Arguments),
     Setup(setup::Arguments),
     Validate(validate::Arguments),
+    Run(run::Arguments),
     #[command(subcommand)]
     Config(config::Verb),
     #[command(subcommand)]
@@ -47,6 +50,7 @@ enum Verb {
     Plugin(plugin::Verb),
     #[command(subcommand)]
     Avro(avro::Verb),
+    Demo(demo::Arguments),
 }
 
 /// Runs the program with these arguments, the first of which is its own name.
@@ -62,10 +66,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Install(arguments) => install::run(&arguments, &mut output),
         Verb::Setup(arguments) => setup::run(&arguments, &mut output),
         Verb::Validate(arguments) => validate::run(&arguments, &mut output),
+        Verb::Run(arguments) => run::run(&arguments, &mut output),
         Verb::Config(verb) => config::run(&verb, &mut output),
         Verb::Checkpoint(verb) => checkpoint::run(&verb, &mut output),
         Verb::Plugin(verb) => plugin::run(&verb, &mut output),
         Verb::Avro(verb) => avro::run(&verb, &mut output),
+        Verb::Demo(arguments) => demo::run(&arguments, &mut output),
     };
     let exit = ended.unwrap_or_else(|failure| {
         output.failure(&failure);

@@ -7,6 +7,10 @@ pub mod secrets;
 
 pub mod config;
 
+pub mod demo;
+pub mod driver;
+pub mod observe;
+
 mod cli;
 
 pub use cli::run;

@@ -1,0 +1,59 @@
+//! What is held of the batches on their way, by name: records until the engine says to forget them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kiteline_engine::{
+    ids::{BatchId, TopicPartition},
+    record::{RecordBatch, Rejection},
+};
+
+use super::writer::Written;
+
+/// One batch.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The records.
+    pub(super) source: Arc<RecordBatch>,
+    /// What became of them, once the plugin has answered.
+    pub(super) written: Option<Arc<Written>>,
+    /// Slots that were asked for and not acknowledged.
+    pub(super) open: Vec<u8>,
+    /// What sinks refused for good so far.
+    pub(super) refused: Vec<Rejection>,
+    /// Why a sink failed, if one did: told once.
+    pub(super) failed: bool,
+}
+
+/// All of them. Bounded by what the engine has in flight.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    entries: BTreeMap<BatchId, Entry>,
+    next: u64,
+}
+
+impl InFlight {
+    /// Takes records in under a new name.
+    pub(super) fn add(&mut self, source: RecordBatch) -> BatchId {
+        self.next += 1;
+        let id = BatchId(self.next);
+        let entry =
+            Entry { source: Arc::new(source), written: None, open: Vec::new(), refused: Vec::new(), failed: false };
+        self.entries.insert(id, entry);
+        id
+    }
+
+    /// The entry of that name, unless it was forgotten.
+    pub(super) fn get(&mut self, batch: BatchId) -> Option<&mut Entry> {
+        self.entries.get_mut(&batch)
+    }
+
+    /// Forgets it; gives what it was.
+    pub(super) fn forget(&mut self, batch: BatchId) -> Option<Entry> {
+        self.entries.remove(&batch)
+    }
+}
+
+/// The partition that a batch is of.
+pub(super) fn partition_of(batch: &RecordBatch) -> TopicPartition {
+    TopicPartition { topic: Arc::clone(&batch.topic), partition: batch.partition }
+}

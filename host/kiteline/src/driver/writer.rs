@@ -1,0 +1,348 @@
+//! The writer: one thread that hands outputs and dead letters to the sinks, in the order in which the engine asks for it.
+//!
+//! Kafka acknowledges later, by ticket. Files and standard output are written, synced once for all that was waiting, and then
+//! acknowledged here. A ticket is a batch and a slot: the sink's number, or one of two for dead letters.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use kiteline_connectors::sink::{
+    FileSink, StdoutSink,
+    kafka::{DeadLetter, KafkaSink},
+};
+use kiteline_engine::{
+    ids::BatchId,
+    record::{RecordBatch, Rejection},
+};
+
+use super::{
+    clock,
+    lines::{self, Lines},
+    workers::Transformed,
+};
+
+/// Slot of dead letters that decode and transform made.
+pub const DEAD_LETTERS: u8 = 254;
+/// Slot of dead letters for what a sink refused.
+pub const REFUSED: u8 = 255;
+
+/// Ticket of a slot of a batch.
+pub fn ticket(batch: BatchId, slot: u8) -> u64 {
+    batch.0 << 8 | u64::from(slot)
+}
+
+/// What a ticket stands for.
+pub fn of_ticket(ticket: u64) -> (BatchId, u8) {
+    (BatchId(ticket >> 8), (ticket & 0xff) as u8)
+}
+
+/// Where the outputs of a port go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A Kafka topic, unless the plugin names another one.
+    Kafka(String),
+    /// A file, by its number.
+    File(usize),
+    /// Standard output.
+    Stdout,
+}
+
+/// Where dead letters go.
+#[derive(Clone, Debug)]
+pub enum DeadLetters {
+    /// A Kafka topic.
+    Topic(String),
+    /// A file, by its number.
+    File(usize),
+}
+
+/// Everything that the writer writes to.
+pub struct Targets {
+    /// By port number.
+    pub ports: Vec<Target>,
+    /// Dead letters, if they are kept.
+    pub dead_letters: Option<DeadLetters>,
+    /// The producer, if anything goes to Kafka.
+    pub kafka: Option<Arc<KafkaSink>>,
+    /// Files by number.
+    pub files: Vec<FileSink>,
+    /// How values become text.
+    pub lines: Lines,
+    /// Names what is written into each dead letter.
+    pub provenance: Provenance,
+}
+
+/// What every dead letter of a process says about where it was made.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    /// App and pipeline.
+    pub pipeline: String,
+    /// Member id.
+    pub member: String,
+}
+
+/// A batch with what became of it.
+#[derive(Debug)]
+pub struct Written {
+    /// Its name.
+    pub batch: BatchId,
+    /// The records.
+    pub source: Arc<RecordBatch>,
+    /// What became of them.
+    pub result: Transformed,
+    /// Digest of the plugin that did it.
+    pub digest: Arc<str>,
+}
+
+/// What the writer is asked to do.
+#[derive(Debug)]
+pub enum Write {
+    /// Write the outputs and dead letters of a batch.
+    Outputs(Arc<Written>),
+    /// Write dead letters for outputs that a sink refused.
+    Refused(Arc<Written>, Vec<Rejection>),
+}
+
+/// What came of a ticket that the writer itself can answer for.
+#[derive(Debug)]
+pub enum WriteEvent {
+    /// Durable.
+    Acknowledged(u64),
+    /// Not durable, for a reason that may pass.
+    Failed(u64, String),
+}
+
+/// The writer of one pipeline.
+#[derive(Debug)]
+pub struct Writer {
+    queue: SyncSender<Write>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Starts it. `queue_max`: batches that may wait; the engine's bound keeps below it.
+    pub fn start(
+        targets: Targets,
+        queue_max: usize,
+        events: impl Fn(WriteEvent) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (queue, asked) = sync_channel(queue_max);
+        let mut work = Work { targets, text: String::new(), by_port: Vec::new(), stdout: StdoutSink::new() };
+        let thread = thread::Builder::new().name("writer".into()).spawn(move || work.run(&asked, &events))?;
+        Ok(Self { queue, thread })
+    }
+
+    /// Asks for a write.
+    pub fn send(&self, write: Write) {
+        // a writer that is gone loses it, and the stall limit shows that
+        let _ = self.queue.send(write);
+    }
+
+    /// Ends it after what is queued.
+    pub fn close(self) {
+        drop(self.queue);
+        let _ = self.thread.join();
+    }
+}
+
+/// Which slots a batch will be acknowledged by: the sinks that get anything of it, and dead letters.
+pub fn slots(targets: &[Target], dead_letters: bool, result: &Transformed) -> Vec<u8> {
+    let mut used = [false; 64];
+    for record in &result.outputs.records {
+        used[usize::from(record.port)] = true;
+    }
+    let mut slots: Vec<u8> = (0u8..64).filter(|port| used[usize::from(*port)]).collect();
+    debug_assert!(slots.last().is_none_or(|port| usize::from(*port) < targets.len()));
+    if dead_letters && !result.rejected.is_empty() {
+        slots.push(DEAD_LETTERS);
+    }
+    slots
+}
+
+struct Work {
+    targets: Targets,
+    /// Text of the batch at hand; reused.
+    text: String,
+    /// Indexes of the batch's records, by port; reused.
+    by_port: Vec<Vec<u32>>,
+    stdout: StdoutSink,
+}
+
+impl Work {
+    fn run(&mut self, asked: &Receiver<Write>, events: &impl Fn(WriteEvent)) {
+        while let Ok(first) = asked.recv() {
+            let mut unsynced: Vec<(u64, usize)> = Vec::new();
+            self.perform(first, events, &mut unsynced);
+            // what waits already shares the sync
+            for next in asked.try_iter().take(64) {
+                self.perform(next, events, &mut unsynced);
+            }
+            self.sync(&unsynced, events);
+        }
+    }
+
+    fn sync(&mut self, unsynced: &[(u64, usize)], events: &impl Fn(WriteEvent)) {
+        let mut results: Vec<Option<Result<(), String>>> = self.targets.files.iter().map(|_| None).collect();
+        for (ticket, file) in unsynced {
+            let files = &mut self.targets.files;
+            let result = results[*file].get_or_insert_with(|| files[*file].sync().map_err(|e| chain(&e)));
+            events(match result {
+                Ok(()) => WriteEvent::Acknowledged(*ticket),
+                Err(why) => WriteEvent::Failed(*ticket, why.clone()),
+            });
+        }
+    }
+
+    fn perform(&mut self, write: Write, events: &impl Fn(WriteEvent), unsynced: &mut Vec<(u64, usize)>) {
+        match write {
+            Write::Outputs(written) => {
+                self.sort_by_port(&written);
+                for port in 0..self.by_port.len() {
+                    if !self.by_port[port].is_empty() {
+                        self.outputs(&written, port, events, unsynced);
+                    }
+                }
+                if !written.result.rejected.is_empty() {
+                    let ticket = ticket(written.batch, DEAD_LETTERS);
+                    self.dead_letters(ticket, &written, &written.result.rejected, events, unsynced);
+                }
+            }
+            Write::Refused(written, rejected) => {
+                self.dead_letters(ticket(written.batch, REFUSED), &written, &rejected, events, unsynced);
+            }
+        }
+    }
+
+    fn sort_by_port(&mut self, written: &Written) {
+        self.by_port.resize_with(self.targets.ports.len(), Vec::new);
+        self.by_port.iter_mut().for_each(Vec::clear);
+        for (index, record) in (0u32..).zip(&written.result.outputs.records) {
+            self.by_port[usize::from(record.port)].push(index);
+        }
+    }
+
+    fn outputs(
+        &mut self,
+        written: &Written,
+        port: usize,
+        events: &impl Fn(WriteEvent),
+        unsynced: &mut Vec<(u64, usize)>,
+    ) {
+        let (records, outputs) = (&self.by_port[port], &written.result.outputs);
+        let ticket = ticket(written.batch, u8::try_from(port).unwrap_or(u8::MAX));
+        match self.targets.ports[port].clone() {
+            Target::Kafka(topic) => {
+                if let Some(kafka) = &self.targets.kafka {
+                    kafka.write(ticket, &written.source, outputs, records, &topic);
+                }
+            }
+            target => {
+                self.text.clear();
+                self.targets.lines.outputs(&written.source, outputs, records, &mut self.text);
+                self.line(ticket, &target, events, unsynced);
+            }
+        }
+    }
+
+    /// Writes the text at hand to a file or standard output.
+    fn line(&mut self, ticket: u64, target: &Target, events: &impl Fn(WriteEvent), unsynced: &mut Vec<(u64, usize)>) {
+        let result = match target {
+            Target::File(file) => self.targets.files[*file].write(self.text.as_bytes()).map(|()| Some(*file)),
+            _ => self.stdout.write(self.text.as_bytes()).map(|()| None),
+        };
+        match result {
+            Ok(Some(file)) => unsynced.push((ticket, file)),
+            Ok(None) => events(WriteEvent::Acknowledged(ticket)),
+            Err(e) => events(WriteEvent::Failed(ticket, chain(&e))),
+        }
+    }
+
+    fn dead_letters(
+        &mut self,
+        ticket: u64,
+        written: &Written,
+        rejected: &[Rejection],
+        events: &impl Fn(WriteEvent),
+        unsynced: &mut Vec<(u64, usize)>,
+    ) {
+        let at_ms = clock::now().wall_ms;
+        match self.targets.dead_letters.clone() {
+            None => events(WriteEvent::Acknowledged(ticket)),
+            Some(DeadLetters::File(file)) => {
+                self.text.clear();
+                for rejection in rejected {
+                    lines::dead_letter(&written.source, rejection, &written.digest, at_ms, &mut self.text);
+                }
+                self.line(ticket, &Target::File(file), events, unsynced);
+            }
+            Some(DeadLetters::Topic(topic)) => {
+                let notes: Vec<_> =
+                    rejected.iter().map(|r| self.targets.provenance.headers(written, r, at_ms)).collect();
+                let letters: Vec<_> =
+                    rejected.iter().zip(&notes).map(|(r, notes)| letter(&written.source, r, notes)).collect();
+                if let Some(kafka) = &self.targets.kafka {
+                    kafka.write_dead_letters(ticket, &topic, &letters);
+                }
+            }
+        }
+    }
+}
+
+/// Names of the headers in which a dead letter carries its provenance. They replace any that it had, so that a letter that is
+/// sent back and set aside again does not grow.
+pub const HEADERS: [&str; 11] = [
+    "kiteline.stage",
+    "kiteline.code",
+    "kiteline.message",
+    "kiteline.pipeline",
+    "kiteline.topic",
+    "kiteline.partition",
+    "kiteline.offset",
+    "kiteline.plugin",
+    "kiteline.revision",
+    "kiteline.member",
+    "kiteline.at_ms",
+];
+
+impl Provenance {
+    fn headers(&self, written: &Written, rejection: &Rejection, at_ms: u64) -> [String; 11] {
+        let record = &written.source.records[rejection.source as usize];
+        [
+            rejection.stage.word().to_owned(),
+            rejection.code.to_string(),
+            rejection.message.clone(),
+            self.pipeline.clone(),
+            written.source.topic.to_string(),
+            written.source.partition.to_string(),
+            record.offset.to_string(),
+            written.digest.to_string(),
+            written.result.revision.0.to_string(),
+            self.member.clone(),
+            at_ms.to_string(),
+        ]
+    }
+}
+
+/// The original bytes, its own headers, and the provenance behind them.
+fn letter<'a>(source: &'a RecordBatch, rejection: &Rejection, notes: &'a [String; 11]) -> DeadLetter<'a> {
+    let record = &source.records[rejection.source as usize];
+    let bytes = &source.bytes;
+    let own = source.headers_of(record).iter().map(|h| (h.name.of(bytes).unwrap_or_default(), h.value.of(bytes)));
+    let own = own.filter(|(name, _)| !HEADERS.iter().any(|h| h.as_bytes() == *name));
+    let notes = HEADERS.iter().zip(notes).map(|(name, value)| (name.as_bytes(), Some(value.as_bytes())));
+    DeadLetter {
+        key: record.key.of(bytes),
+        value: record.value.of(bytes),
+        headers: own.chain(notes).collect(),
+        timestamp_ms: record.timestamp_ms,
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    crate::error::Chain(error).to_string()
+}

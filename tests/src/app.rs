@@ -1,0 +1,172 @@
+//! Apps for tests: an install root in a temporary folder, gone with the test.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::{
+    kafka,
+    orders::SCHEMA,
+    process::{Process, kiteline, plugin},
+};
+
+/// An install root.
+pub struct App {
+    /// The folder.
+    pub root: PathBuf,
+}
+
+/// What differs from test to test; the rest of the file is the same.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the sample plugin.
+    pub plugin: String,
+    /// Its configuration as TOML inline table content.
+    pub config: String,
+    /// Source topics.
+    pub topics: Vec<String>,
+    /// `earliest` or `latest`.
+    pub start: String,
+    /// The decode table's content.
+    pub decode: String,
+    /// Sinks as whole TOML tables.
+    pub sinks: String,
+    /// Dead-letter table's content; empty for none.
+    pub dead_letter: String,
+    /// `zookeeper` or `file`.
+    pub store: String,
+    /// More lines of the pipeline's table.
+    pub pipeline: String,
+    /// More lines of the transform's table.
+    pub transform: String,
+    /// More tables of the file.
+    pub more: String,
+}
+
+impl Settings {
+    /// A pipeline from one topic to another, with ZooKeeper.
+    pub fn new(plugin: &str, from: &str, to: &str, dead_letter: &str) -> Self {
+        Self {
+            plugin: plugin.into(),
+            config: String::new(),
+            topics: vec![from.into()],
+            start: "earliest".into(),
+            decode: r#"wire_format = "plain", schema = "conf/order.avsc""#.into(),
+            sinks: format!("[[pipeline.p.sink]]\nkind = \"kafka\"\ntopic = \"{to}\"\n"),
+            dead_letter: format!("topic = \"{dead_letter}\""),
+            store: "zookeeper".into(),
+            pipeline: String::new(),
+            transform: String::new(),
+            more: String::new(),
+        }
+    }
+}
+
+impl App {
+    /// Writes an app that is named after its folder.
+    pub fn write(settings: &Settings) -> Self {
+        let root = std::env::temp_dir().join(kafka::unique("kiteline-e2e"));
+        for folder in ["conf", "lib"] {
+            fs::create_dir_all(root.join(folder)).expect("a folder");
+        }
+        fs::write(root.join("conf/order.avsc"), SCHEMA).expect("a schema file");
+        let app = Self { root };
+        app.put_plugin(&settings.plugin);
+        app.configure(settings);
+        app
+    }
+
+    /// Writes the file anew.
+    pub fn configure(&self, settings: &Settings) {
+        let s = settings;
+        let name = self.root.file_name().expect("a name").to_string_lossy();
+        let store = match s.store.as_str() {
+            "file" => "store = \"file\"\n".to_owned(),
+            _ => format!(
+                "store = \"zookeeper\"\nconnect = \"{}/e2e\"\nsession_timeout_ms = 6000\n",
+                std::env::var("KITELINE_TEST_ZK").unwrap_or_else(|_| kafka::zookeeper())
+            ),
+        };
+        let dead_letter = match s.dead_letter.as_str() {
+            "" => String::new(),
+            table => format!("dead_letter = {{ {table} }}\n"),
+        };
+        let topics: Vec<String> = s.topics.iter().map(|t| format!("\"{t}\"")).collect();
+        let text = format!(
+            "[app]\nname = \"{name}\"\nrelease = \"test\"\n\n[kafka]\nbootstrap_servers = \"{}\"\n\n[checkpoint]\n{store}interval_ms = 200\n\n\
+             [pipeline.p]\nsource = {{ topics = [{}], start = \"{}\" }}\ndecode = {{ {} }}\n{dead_letter}{}\n\
+             [[pipeline.p.transform]]\nplugin = \"lib/plugin.wasm\"\nconfig = {{ {} }}\n{}\n\n{}\n{}\n",
+            kafka::bootstrap(),
+            topics.join(", "),
+            s.start,
+            s.decode,
+            s.pipeline,
+            s.config,
+            s.transform,
+            s.sinks,
+            s.more,
+        );
+        fs::write(self.root.join("kiteline.toml"), text).expect("the app's file");
+    }
+
+    /// Puts a sample plugin in place of the one that is there, at once.
+    pub fn put_plugin(&self, name: &str) {
+        let beside = self.root.join("lib/.plugin.wasm");
+        fs::copy(plugin(name), &beside).expect("a plugin");
+        fs::rename(beside, self.root.join("lib/plugin.wasm")).expect("a plugin in place");
+    }
+
+    /// Starts `kiteline run` on it, as the n-th process.
+    pub fn run(&self, n: usize, more: &[&str]) -> Process {
+        let root = self.root.to_string_lossy().into_owned();
+        let mut args = vec!["run", "--root", &root];
+        args.extend(more);
+        Process::start(&args, &self.root.join(format!("run-{n}.log")))
+    }
+
+    /// Runs to the end of the input and checks that it ended in order.
+    pub fn run_until_end(&self, limit: std::time::Duration) {
+        let process = self.run(0, &["--until-end"]);
+        let log = process.log.clone();
+        let status = process.wait(limit);
+        assert!(status.success(), "{status}: {}", fs::read_to_string(log).unwrap_or_default());
+    }
+
+    /// What `kiteline checkpoint show` says, by partition: next_offset, and the whole entry.
+    pub fn checkpoints(&self) -> Vec<(String, i64, Value)> {
+        let root = self.root.to_string_lossy().into_owned();
+        let answer = kiteline(&["checkpoint", "show", "--format", "json", "--root", &root]);
+        let json: Value = serde_json::from_slice(&answer.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&answer.stderr)));
+        let mut list = Vec::new();
+        collect(&json, &mut list);
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    }
+}
+
+fn collect(json: &Value, list: &mut Vec<(String, i64, Value)>) {
+    match json {
+        Value::Array(items) => items.iter().for_each(|i| collect(i, list)),
+        Value::Object(map) => match (map.get("topic"), map.get("partition"), map.get("next_offset")) {
+            (Some(topic), Some(partition), Some(next)) => {
+                let name = format!("{}/{partition}", topic.as_str().unwrap_or_default());
+                list.push((name, next.as_i64().expect("a number"), json.clone()));
+            }
+            _ => map.values().for_each(|v| collect(v, list)),
+        },
+        _ => {}
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // a failed test leaves its folder for whoever looks
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all::<&Path>(&self.root);
+        }
+    }
+}
