@@ -96,7 +96,7 @@ impl App {
         };
         let topics: Vec<String> = s.topics.iter().map(|t| format!("\"{t}\"")).collect();
         let text = format!(
-            "[app]\nname = \"{name}\"\nrelease = \"test\"\n\n[kafka]\nbootstrap_servers = \"{}\"\n\n[checkpoint]\n{store}interval_ms = 200\n\n\
+            "[app]\nname = \"{name}\"\nrelease = \"test\"\n\n[kafka]\nbootstrap_servers = \"{}\"\n\n[kafka.properties]\n\"session.timeout.ms\" = \"3000\"\n\"heartbeat.interval.ms\" = \"500\"\n\n[checkpoint]\n{store}interval_ms = 200\n\n\
              [pipeline.p]\nsource = {{ topics = [{}], start = \"{}\" }}\ndecode = {{ {} }}\n{dead_letter}{}\n\
              [[pipeline.p.transform]]\nplugin = \"lib/plugin.wasm\"\nconfig = {{ {} }}\n{}\n\n{}\n{}\n",
             kafka::bootstrap(),

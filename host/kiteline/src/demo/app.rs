@@ -97,6 +97,11 @@ release = "1"
 [kafka]
 bootstrap_servers = "{bootstrap}"
 
+# a killed worker is noticed soon
+[kafka.properties]
+"session.timeout.ms" = "2000"
+"heartbeat.interval.ms" = "200"
+
 [checkpoint]
 store = "file"
 interval_ms = 250

@@ -64,7 +64,11 @@ impl Counter {
             group: "demo-count".into(),
             topics: vec![ENRICHED.into(), DEAD_LETTERS.into()],
             instance_id: None,
-            properties: Vec::new(),
+            // the mock cluster tells of a new member with the next heartbeat
+            properties: vec![
+                ("session.timeout.ms".into(), "2000".into()),
+                ("heartbeat.interval.ms".into(), "200".into()),
+            ],
             batch_records_max: 1_000,
             batch_bytes_max: 1 << 20,
         };

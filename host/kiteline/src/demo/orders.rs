@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use kiteline_connectors::sink::kafka::{KafkaSink, KafkaSinkConfig, SinkEvent};
@@ -21,6 +21,8 @@ use crate::error::{Failure, Problem};
 const CHUNK: u64 = 500;
 /// Chunks not acknowledged at a time.
 const CHUNKS_OPEN: usize = 8;
+/// Time over which the orders are spread: long enough for a swap and a kill to fall into the middle of the work.
+const SPREAD: Duration = Duration::from_secs(8);
 /// Time of the first order, in milliseconds since 1970; they are a millisecond apart.
 const BEGAN_MS: i64 = 1_790_000_000_000;
 
@@ -125,11 +127,12 @@ impl Maker {
         let (done, quit) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (is_done, must_quit) = (Arc::clone(&done), Arc::clone(&quit));
         let body = move || {
-            let mut from = 0;
+            let (began, mut from) = (Instant::now(), 0);
             while from < records && !must_quit.load(SeqCst) {
                 let until = (from + CHUNK).min(records);
                 let mut open = open.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if open.chunks >= CHUNKS_OPEN {
+                let early = began.elapsed().as_secs_f64() / SPREAD.as_secs_f64() < from as f64 / records as f64;
+                if early || open.chunks >= CHUNKS_OPEN {
                     drop(open);
                     thread::sleep(Duration::from_millis(1));
                     continue;
