@@ -92,7 +92,10 @@ pub fn run(setup: &Setup, mut say: impl FnMut(&str)) -> Result<Report, Failure> 
             killed = true;
             let pid = worker.pid();
             worker.kill();
+            counter.wait(Duration::from_millis(300));
+            let (written, covered) = (counter.seen(), app.checkpointed()?);
             say(&format!("kill: SIGKILL to process {pid} in the middle of its work"));
+            say(&format!("      {written} orders have an outcome in the sinks, the checkpoints cover {covered} orders"));
             worker = Worker::start(&app, "second")?;
             say(&format!("restart: process {} goes on at the checkpoints", worker.pid()));
         }

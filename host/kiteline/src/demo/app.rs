@@ -104,7 +104,7 @@ bootstrap_servers = "{bootstrap}"
 
 [checkpoint]
 store = "file"
-interval_ms = 250
+interval_ms = 1000
 
 [pipeline.enrich]
 source = {{ topics = ["{ORDERS}"], start = "earliest" }}

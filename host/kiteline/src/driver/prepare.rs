@@ -466,11 +466,19 @@ impl Preparing<'_> {
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
         let what = format!("sink topics {}", names.join(", "));
         let proved = self.wait("sink.waiting", &what, || match sink.check(&names, ASK_KAFKA) {
-            Ok(_) => Try::There(()),
+            Ok(facts) => Try::There(facts),
             Err(e) => Try::NotYet(Chain(&e).to_string()),
         })?;
         Ok(match proved {
-            Waited::There(()) => Waited::There(Some(Arc::new(sink))),
+            Waited::There(facts) => {
+                for fact in &facts {
+                    if let Some(note) = &fact.note {
+                        let line = Line::new(Level::Info, "sink.assumed", "a sink topic's limits are assumed");
+                        self.options.observer.line(line.with("topic", &fact.topic).with("reason", note));
+                    }
+                }
+                Waited::There(Some(Arc::new(sink)))
+            }
             Waited::Stopped => Waited::Stopped,
         })
     }

@@ -137,6 +137,9 @@ fn read(facts: &mut TopicFacts, settings: &ConfigResource) {
     facts.future_ms_max = number("message.timestamp.after.max.ms", i64::MAX);
 }
 
+/// Longest wait for the settings. Brokers that have just described the topics answer at once, or not at all: some cannot tell.
+const SETTINGS_WAIT: Duration = Duration::from_secs(1);
+
 /// Settings of the topics, or why there are none; an error only if no client can be made.
 fn settings(
     config: &KafkaSinkConfig,
@@ -146,7 +149,7 @@ fn settings(
     let admin: AdminClient<DefaultClientContext> =
         producer::admin_settings(config)?.create().map_err(|error| client_error("sink", error))?;
     let wanted: Vec<ResourceSpecifier<'_>> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let options = AdminOptions::new().request_timeout(Some(timeout));
+    let options = AdminOptions::new().request_timeout(Some(timeout.min(SETTINGS_WAIT)));
     let answer = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|source| Error::Thread { name: "kafka-admin", source })?
