@@ -15,7 +15,7 @@ use kiteline_tests::{
 
 /// The n-th order: half of them are dropped by the filter, every 5,000th cannot be decoded.
 fn order(n: u64, partitions: u64) -> Rec {
-    let value = if n % 5_000 == 77 { vec![0xff; 5] } else { datum(n, if n % 2 == 0 { 50 } else { 5 }, 1.0) };
+    let value = if n % 5_000 == 77 { vec![0xff; 5] } else { datum(n, if n.is_multiple_of(2) { 50 } else { 5 }, 1.0) };
     Rec {
         partition: i32::try_from(n % partitions).expect("small"),
         key: Some(n.to_be_bytes().to_vec()),
@@ -44,7 +44,7 @@ fn check(sink: &[Rec], dead: &[Rec], orders: u64, partitions: u64) -> u64 {
     for record in dead {
         *seen.entry(number(record)).or_default() += 1;
     }
-    let expected = |n: &u64| n % 5_000 == 77 || n % 2 == 0;
+    let expected = |n: &u64| n % 5_000 == 77 || n.is_multiple_of(2);
     let missing: Vec<u64> = (0..orders).filter(expected).filter(|n| !seen.contains_key(n)).take(10).collect();
     assert!(missing.is_empty(), "lost: {missing:?} ...");
     let extra: Vec<&u64> = seen.keys().filter(|n| !expected(n)).take(10).collect();
@@ -98,6 +98,9 @@ fn nothing_is_lost_when_processes_are_killed() {
     }
     let (sink, letters) = (read_all(&to), read_all(&dead));
     let repeated = check(&sink, &letters, ORDERS, 4);
-    assert!(letters.iter().all(|r| kafka::header(r, "kiteline.stage") == "decode"), "dead letters say where they come from");
+    assert!(
+        letters.iter().all(|r| kafka::header(r, "kiteline.stage") == "decode"),
+        "dead letters say where they come from"
+    );
     println!("{ORDERS} orders, five kills: {repeated} repeated, 0 lost");
 }

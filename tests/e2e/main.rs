@@ -4,3 +4,6 @@
 //! or in a crate is not tested here.
 
 mod line;
+mod outages;
+mod records;
+mod registry;

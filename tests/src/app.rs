@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -11,6 +12,7 @@ use crate::{
     kafka,
     orders::SCHEMA,
     process::{Process, kiteline, plugin},
+    wait,
 };
 
 /// An install root.
@@ -38,6 +40,12 @@ pub struct Settings {
     pub dead_letter: String,
     /// `zookeeper` or `file`.
     pub store: String,
+    /// Where Kafka is.
+    pub bootstrap: String,
+    /// Where ZooKeeper is.
+    pub zookeeper: String,
+    /// More lines of the table of Kafka client properties.
+    pub kafka_properties: String,
     /// More lines of the pipeline's table.
     pub pipeline: String,
     /// More lines of the transform's table.
@@ -58,11 +66,41 @@ impl Settings {
             sinks: format!("[[pipeline.p.sink]]\nkind = \"kafka\"\ntopic = \"{to}\"\n"),
             dead_letter: format!("topic = \"{dead_letter}\""),
             store: "zookeeper".into(),
+            bootstrap: kafka::bootstrap(),
+            zookeeper: kafka::zookeeper(),
+            kafka_properties: String::new(),
             pipeline: String::new(),
             transform: String::new(),
             more: String::new(),
         }
     }
+}
+
+/// The topics of a test.
+#[derive(Clone, Debug)]
+pub struct Topics {
+    /// The source.
+    pub from: String,
+    /// The sink.
+    pub to: String,
+    /// For dead letters.
+    pub dead: String,
+}
+
+/// Makes a source topic of so many partitions, a sink topic and one for dead letters with one each, and the settings between them.
+pub fn line(plugin: &str, partitions: i32) -> (Topics, Settings) {
+    let topics = names();
+    kafka::create_topic(&topics.from, partitions, &[]);
+    kafka::create_topic(&topics.to, 1, &[]);
+    kafka::create_topic(&topics.dead, 1, &[]);
+    let settings = Settings::new(plugin, &topics.from, &topics.to, &topics.dead);
+    (topics, settings)
+}
+
+/// Names for topics that are not there yet.
+pub fn names() -> Topics {
+    let [from, to, dead] = ["from", "to", "dead"].map(kafka::unique);
+    Topics { from, to, dead }
 }
 
 impl App {
@@ -85,10 +123,7 @@ impl App {
         let name = self.root.file_name().expect("a name").to_string_lossy();
         let store = match s.store.as_str() {
             "file" => "store = \"file\"\n".to_owned(),
-            _ => format!(
-                "store = \"zookeeper\"\nconnect = \"{}/e2e\"\nsession_timeout_ms = 6000\n",
-                std::env::var("KITELINE_TEST_ZK").unwrap_or_else(|_| kafka::zookeeper())
-            ),
+            _ => format!("store = \"zookeeper\"\nconnect = \"{}/e2e\"\nsession_timeout_ms = 6000\n", s.zookeeper),
         };
         let dead_letter = match s.dead_letter.as_str() {
             "" => String::new(),
@@ -96,10 +131,11 @@ impl App {
         };
         let topics: Vec<String> = s.topics.iter().map(|t| format!("\"{t}\"")).collect();
         let text = format!(
-            "[app]\nname = \"{name}\"\nrelease = \"test\"\n\n[kafka]\nbootstrap_servers = \"{}\"\n\n[kafka.properties]\n\"session.timeout.ms\" = \"3000\"\n\"heartbeat.interval.ms\" = \"500\"\n\n[checkpoint]\n{store}interval_ms = 200\n\n\
+            "[app]\nname = \"{name}\"\nrelease = \"test\"\n\n[kafka]\nbootstrap_servers = \"{}\"\n\n[kafka.properties]\n\"session.timeout.ms\" = \"3000\"\n\"heartbeat.interval.ms\" = \"500\"\n{}\n[checkpoint]\n{store}interval_ms = 200\n\n\
              [pipeline.p]\nsource = {{ topics = [{}], start = \"{}\" }}\ndecode = {{ {} }}\n{dead_letter}{}\n\
              [[pipeline.p.transform]]\nplugin = \"lib/plugin.wasm\"\nconfig = {{ {} }}\n{}\n\n{}\n{}\n",
-            kafka::bootstrap(),
+            s.bootstrap,
+            s.kafka_properties,
             topics.join(", "),
             s.start,
             s.decode,
@@ -127,12 +163,33 @@ impl App {
         Process::start(&args, &self.root.join(format!("run-{n}.log")))
     }
 
-    /// Runs to the end of the input and checks that it ended in order.
-    pub fn run_until_end(&self, limit: std::time::Duration) {
-        let process = self.run(0, &["--until-end"]);
-        let log = process.log.clone();
-        let status = process.wait(limit);
-        assert!(status.success(), "{status}: {}", fs::read_to_string(log).unwrap_or_default());
+    /// Runs to the end of the input, checks that it ended in order, and says what it logged.
+    pub fn run_until_end(&self, limit: Duration) -> String {
+        let (code, log) = self.run_and_wait(0, &["--until-end"], limit);
+        assert_eq!(code, Some(0), "{log}");
+        log
+    }
+
+    /// Runs until it ends by itself; its exit code, and what it logged.
+    pub fn run_and_wait(&self, n: usize, more: &[&str], limit: Duration) -> (Option<i32>, String) {
+        let log = self.root.join(format!("run-{n}.log"));
+        let before = fs::metadata(&log).map_or(0, |m| usize::try_from(m.len()).expect("small"));
+        let status = self.run(n, more).wait(limit);
+        let text = fs::read_to_string(log).unwrap_or_default();
+        (status.code(), text.get(before.min(text.len())..).unwrap_or_default().to_owned())
+    }
+
+    /// The next offset of a partition, if it has a checkpoint.
+    pub fn checkpoint(&self, topic: &str, partition: i32) -> Option<i64> {
+        let name = format!("{topic}/{partition}");
+        self.checkpoints().into_iter().find(|(n, ..)| *n == name).map(|(_, next, _)| next)
+    }
+
+    /// Waits until a partition's checkpoint has come so far.
+    pub fn wait_for_checkpoint(&self, topic: &str, partition: i32, next: i64, limit: Duration) {
+        wait::until(&format!("checkpoint {next} of {topic}/{partition}"), limit, || {
+            self.checkpoint(topic, partition).is_some_and(|at| at >= next).then_some(())
+        });
     }
 
     /// What `kiteline checkpoint show` says, by partition: next_offset, and the whole entry.

@@ -1,6 +1,7 @@
 //! The broker of the suite: topics, records in, records out. One broker for all tests, topics of their own for each.
 
 use std::{
+    cell::RefCell,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
     time::{Duration, Instant},
 };
@@ -14,11 +15,25 @@ use rdkafka::{
     producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer},
 };
 
+use crate::wait;
+
 /// Longest single question to the broker.
 const ASK: Duration = Duration::from_secs(15);
 
+thread_local! {
+    static OWN: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread, which is one test, speaks to a broker of its own.
+pub fn use_broker(bootstrap: &str) {
+    OWN.set(Some(bootstrap.to_owned()));
+}
+
 /// Where the broker is.
 pub fn bootstrap() -> String {
+    if let Some(own) = OWN.with_borrow(Clone::clone) {
+        return own;
+    }
     std::env::var("KITELINE_KAFKA_BOOTSTRAP").expect("KITELINE_KAFKA_BOOTSTRAP: run this suite through `make e2e`")
 }
 
@@ -111,6 +126,26 @@ pub fn send_with(topic: &str, records: impl IntoIterator<Item = Rec>, settings: 
         config.set(*key, *value);
     }
     let producer: ThreadedProducer<DefaultProducerContext> = config.create().expect("a producer");
+    hand_over(&producer, topic, records);
+    producer.flush(Duration::from_secs(60)).expect("all of it is acknowledged");
+}
+
+/// Sends records in one transaction each, which is committed or aborted.
+pub fn send_transactions(topic: &str, transactions: &[(&[Rec], bool)]) {
+    let mut config = config();
+    config.set("transactional.id", unique("transactions")).set("linger.ms", "0");
+    let producer: ThreadedProducer<DefaultProducerContext> = config.create().expect("a producer");
+    producer.init_transactions(ASK).expect("transactions");
+    for (records, commit) in transactions {
+        producer.begin_transaction().expect("a transaction");
+        hand_over(&producer, topic, records.iter().cloned());
+        producer.flush(ASK).expect("all of it is acknowledged");
+        let ended = if *commit { producer.commit_transaction(ASK) } else { producer.abort_transaction(ASK) };
+        ended.expect("the transaction ends");
+    }
+}
+
+fn hand_over(producer: &ThreadedProducer<DefaultProducerContext>, topic: &str, records: impl IntoIterator<Item = Rec>) {
     for r in records {
         let mut headers = OwnedHeaders::new();
         for (name, value) in &r.headers {
@@ -132,7 +167,6 @@ pub fn send_with(topic: &str, records: impl IntoIterator<Item = Rec>, settings: 
             record = back;
         }
     }
-    producer.flush(Duration::from_secs(60)).expect("all of it is acknowledged");
 }
 
 /// Log ends by partition.
@@ -174,10 +208,19 @@ pub fn read_all(topic: &str) -> Vec<Rec> {
     records
 }
 
-fn record_of(message: &impl Message) -> Rec {
-    let headers = message.headers().map_or_else(Vec::new, |h| {
-        h.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect()
+/// Waits until a topic holds so many records at least, and reads it.
+pub fn wait_for(topic: &str, records: usize, limit: Duration) -> Vec<Rec> {
+    wait::until(&format!("{records} records in {topic}"), limit, || {
+        let there: i64 = ends(topic).iter().sum();
+        (usize::try_from(there).expect("not negative") >= records).then_some(())
     });
+    read_all(topic)
+}
+
+fn record_of(message: &impl Message) -> Rec {
+    let headers = message
+        .headers()
+        .map_or_else(Vec::new, |h| h.iter().map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect());
     Rec {
         partition: message.partition(),
         offset: message.offset(),

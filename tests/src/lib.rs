@@ -5,4 +5,5 @@ pub mod kafka;
 pub mod orders;
 pub mod process;
 pub mod registry;
+pub mod service;
 pub mod wait;

@@ -24,7 +24,8 @@ pub fn repository() -> PathBuf {
 
 /// A component of one of the sample plugins.
 pub fn plugin(name: &str) -> PathBuf {
-    let folder = std::env::var_os("KITELINE_PLUGINS").expect("KITELINE_PLUGINS is set by make: the sample plugins' components");
+    let folder =
+        std::env::var_os("KITELINE_PLUGINS").expect("KITELINE_PLUGINS is set by make: the sample plugins' components");
     let path = PathBuf::from(folder).join(format!("{}.wasm", name.replace('-', "_")));
     assert!(path.exists(), "{} is not built: run the suite through make", path.display());
     path
@@ -69,7 +70,8 @@ impl Process {
 
     /// Sends it a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().expect("kill runs");
+        let sent =
+            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().expect("kill runs");
         assert!(sent.success(), "signal {name} was sent");
     }
 

@@ -42,22 +42,13 @@ impl Encoder {
         let layout = Layout::new(schema)?;
         let mut compiler = Compiler::new(&layout, schema, limits.program_ops_max);
         let root = compiler.block(0, SchemaId::ROOT);
-        let program = compiler
-            .finish()
-            .map_err(|TooBig { what, max }| SchemaError::Limit {
-                path: schema.describe(SchemaId::ROOT),
-                what,
-                max: max.into(),
-            })?;
+        let program = compiler.finish().map_err(|TooBig { what, max }| SchemaError::Limit {
+            path: schema.describe(SchemaId::ROOT),
+            what,
+            max: max.into(),
+        })?;
         let limits = SinkLimits::new(limits);
-        Ok(Encoder {
-            inner: Arc::new(Inner {
-                layout,
-                program,
-                root,
-                limits,
-            }),
-        })
+        Ok(Encoder { inner: Arc::new(Inner { layout, program, root, limits }) })
     }
 
     /// The layout of the frames.
@@ -85,12 +76,7 @@ impl Encoder {
         out: &mut Vec<u8>,
         budget: &mut Budget,
     ) -> Result<(), EntryError> {
-        let Inner {
-            program,
-            root,
-            limits,
-            ..
-        } = &*self.inner;
+        let Inner { program, root, limits, .. } = &*self.inner;
         let mut sink = Sink::new(refs, out, budget, *limits);
         let result = if frame.len() == self.frame_bytes() as usize {
             program.run(*root, frame, 0, &mut sink)

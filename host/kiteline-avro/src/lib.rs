@@ -9,8 +9,8 @@ mod error;
 mod json;
 mod layout;
 mod limits;
-mod plan;
 mod patch;
+mod plan;
 mod refs;
 mod schema;
 mod wire;
@@ -20,10 +20,9 @@ pub use error::{DatumCode, DatumError, PlanError, Reason, SchemaError};
 pub use json::to_json;
 pub use layout::{Field, Kind, Layout, LayoutNode};
 pub use limits::Limits;
-pub use plan::Plan;
 pub use patch::Patcher;
+pub use plan::Plan;
 pub use refs::{Budget, EntryCheck, EntryError, OUTPUT_BIT, OUTPUT_LOW, Refs};
 pub use schema::{
-    EnumType, FixedType, Logical, RecordType, Schema, SchemaField, SchemaId, SchemaKind,
-    SchemaNode, TypeName,
+    EnumType, FixedType, Logical, RecordType, Schema, SchemaField, SchemaId, SchemaKind, SchemaNode, TypeName,
 };

@@ -70,25 +70,13 @@ impl Patcher {
     /// # Errors
     ///
     /// If the reader's layout is refused, or a program would have more than `limits.program_ops_max` operations.
-    pub fn compile(
-        writer: &Schema,
-        reader: &Schema,
-        limits: &Limits,
-    ) -> Result<Patcher, PlanError> {
+    pub fn compile(writer: &Schema, reader: &Schema, limits: &Limits) -> Result<Patcher, PlanError> {
         let layout = Layout::new(reader)?;
-        let too_big = |TooBig { what, max }| PlanError::Limit {
-            path: "(root)".to_owned(),
-            what,
-            max: max.into(),
-        };
+        let too_big = |TooBig { what, max }| PlanError::Limit { path: "(root)".to_owned(), what, max: max.into() };
         let (skip, spans) = compile::compile(&layout, writer, limits).map_err(too_big)?;
         let mut compiler = Compiler::new(&layout, writer, limits.program_ops_max);
         let mut points = Vec::with_capacity(spans.len());
-        for (node, span) in compile::numbered(&layout)
-            .map_err(too_big)?
-            .into_iter()
-            .zip(spans)
-        {
+        for (node, span) in compile::numbered(&layout).map_err(too_big)?.into_iter().zip(spans) {
             points.push(Point {
                 frame_bytes: layout.node(node).frame_bytes(),
                 inside: layout.node(node).numbers,
@@ -100,14 +88,7 @@ impl Patcher {
             });
         }
         let program = compiler.finish().map_err(too_big)?;
-        Ok(Patcher {
-            inner: Arc::new(Inner {
-                program,
-                skip,
-                points,
-                limits: SinkLimits::new(limits),
-            }),
-        })
+        Ok(Patcher { inner: Arc::new(Inner { program, skip, points, limits: SinkLimits::new(limits) }) })
     }
 
     /// Appends `datum` with the fields of `items` set. `items`: the payload of a patch behind its extras, each a field number, a zero, and a
@@ -148,18 +129,11 @@ impl Patcher {
             }
             count += 1;
         })?;
-        let edits = if many.is_empty() {
-            &mut few[..count]
-        } else {
-            &mut many[..]
-        };
+        let edits = if many.is_empty() { &mut few[..count] } else { &mut many[..] };
         if !sorted {
             // the writer has its fields in another order than the reader
-            edits.sort_unstable_by_key(|edit| {
-                self.inner.points[edit.number as usize]
-                    .target
-                    .map(|target| target.start)
-            });
+            edits
+                .sort_unstable_by_key(|edit| self.inner.points[edit.number as usize].target.map(|target| target.start));
         }
         self.splice(edits, items, datum, sink)
     }
@@ -174,10 +148,7 @@ impl Patcher {
             };
             let head = u64::from_le_bytes(*head);
             // the number is the low half; the high half must be zero, as it is in any number of a field
-            let Some(point) = usize::try_from(head)
-                .ok()
-                .and_then(|number| self.inner.points.get(number))
-            else {
+            let Some(point) = usize::try_from(head).ok().and_then(|number| self.inner.points.get(number)) else {
                 return Err(EntryCheck::Field.into());
             };
             let number = head as u32;
@@ -199,19 +170,8 @@ impl Patcher {
     }
 
     /// One walk over the datum; the edits are in its order.
-    fn splice(
-        &self,
-        edits: &[Edit],
-        items: &[u8],
-        datum: &[u8],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), EntryError> {
-        let Inner {
-            program,
-            skip,
-            points,
-            ..
-        } = &*self.inner;
+    fn splice(&self, edits: &[Edit], items: &[u8], datum: &[u8], sink: &mut Sink<'_>) -> Result<(), EntryError> {
+        let Inner { program, skip, points, .. } = &*self.inner;
         let undecodable = |_| EntryError(EntryCheck::Undecodable);
         let mut walk = Walk { datum, at: 0 };
         let mut copied = 0;
@@ -221,25 +181,16 @@ impl Patcher {
             let Some(target) = point.target else {
                 return Err(EntryCheck::Target.into());
             };
-            op = skip
-                .run(op, target.start, 0, &mut walk)
-                .map_err(undecodable)?;
+            op = skip.run(op, target.start, 0, &mut walk).map_err(undecodable)?;
             if op != target.start {
                 // the walk went over the field: a null or another branch is in its place
                 return Err(EntryCheck::NullParent.into());
             }
             sink.copy(&datum[copied..walk.at])?;
-            op = skip
-                .run(op, target.end, 0, &mut walk)
-                .map_err(undecodable)?;
+            op = skip.run(op, target.end, 0, &mut walk).map_err(undecodable)?;
             copied = walk.at;
             let at = edit.at as usize;
-            program.run(
-                target.block,
-                &items[at..at + point.frame_bytes as usize],
-                0,
-                sink,
-            )?;
+            program.run(target.block, &items[at..at + point.frame_bytes as usize], 0, sink)?;
         }
         sink.copy(&datum[copied..])
     }

@@ -153,15 +153,11 @@ impl EntryCheck {
             EntryCheck::Size => ("size", "a fixed has another size than its type"),
             EntryCheck::SpareBits => ("spare-bits", "a bit behind the last null bit is set"),
             EntryCheck::Depth => ("depth", "cells lie deeper in each other than the limit"),
-            EntryCheck::Field => (
-                "field",
-                "field numbers are unknown, not ascending, or nested",
-            ),
+            EntryCheck::Field => ("field", "field numbers are unknown, not ascending, or nested"),
             EntryCheck::NullParent => ("null-parent", "a field beneath a null struct was patched"),
-            EntryCheck::Incomplete => (
-                "incomplete",
-                "a struct was set as a whole although the reader schema lacks some of its fields",
-            ),
+            EntryCheck::Incomplete => {
+                ("incomplete", "a struct was set as a whole although the reader schema lacks some of its fields")
+            }
             EntryCheck::Target => ("target", "the schema of the result has no such field"),
             EntryCheck::Undecodable => ("undecodable", "the original cannot be decoded"),
             EntryCheck::TooLarge => ("too-large", "the result is larger than the limit"),
@@ -198,11 +194,7 @@ mod tests {
     fn offsets_choose_their_buffer_and_stay_inside() {
         let input: Vec<u8> = (0..64).collect();
         let output: Vec<u8> = (100..180).collect();
-        let refs = Refs {
-            input: &input,
-            input_low: 48,
-            output: &output,
-        };
+        let refs = Refs { input: &input, input_low: 48, output: &output };
         let reference = Err(EntryError(EntryCheck::Reference));
         let cases: &[(u32, u32, Result<&[u8], EntryError>)] = &[
             (48, 2, Ok(&[48, 49])),
@@ -227,24 +219,11 @@ mod tests {
     #[test]
     fn frames_are_aligned_and_their_length_does_not_wrap() {
         let input = vec![7; 64];
-        let refs = Refs {
-            input: &input,
-            input_low: 8,
-            output: &[],
-        };
+        let refs = Refs { input: &input, input_low: 8, output: &[] };
         assert_eq!(refs.frames(8, 16, 2).map(<[u8]>::len), Ok(32));
-        assert_eq!(
-            refs.frames(9, 16, 2),
-            Err(EntryError(EntryCheck::Alignment))
-        );
-        assert_eq!(
-            refs.frames(8, 16, 4),
-            Err(EntryError(EntryCheck::Reference))
-        );
-        assert_eq!(
-            refs.frames(8, u32::MAX, u32::MAX),
-            Err(EntryError(EntryCheck::Reference))
-        );
+        assert_eq!(refs.frames(9, 16, 2), Err(EntryError(EntryCheck::Alignment)));
+        assert_eq!(refs.frames(8, 16, 4), Err(EntryError(EntryCheck::Reference)));
+        assert_eq!(refs.frames(8, u32::MAX, u32::MAX), Err(EntryError(EntryCheck::Reference)));
         assert_eq!(refs.frames(9, 0, u32::MAX), Ok(&[][..]));
         assert_eq!(refs.frames(9, 8, 0), Ok(&[][..]));
     }

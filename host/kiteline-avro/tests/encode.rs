@@ -1,16 +1,18 @@
 //! Encoding by hand-made frames: the worked example of the row contract, each entry check, and the count of work.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::type_complexity,
+    reason = "a test that unwraps fails where it stands; its tables are its own documentation"
+)]
+
 use kiteline_avro::{Budget, Encoder, EntryError, Limits, OUTPUT_BIT, Refs, Schema};
 
 /// Where the heap of the test's output begins: behind the header, where slots may point.
 const HEAP: usize = 32;
 
 fn encoder(schema: &str) -> Encoder {
-    Encoder::compile(
-        &Schema::parse(schema).expect("legal schema"),
-        &Limits::default(),
-    )
-    .expect("compiles")
+    Encoder::compile(&Schema::parse(schema).expect("legal schema"), &Limits::default()).expect("compiles")
 }
 
 /// A slot that points at byte `at` of the heap of the output.
@@ -25,11 +27,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 /// Encodes the frame of these words; slots may point into `heap`.
 fn encode(schema: &str, frame: &[u64], heap: &[u8]) -> Result<Vec<u8>, &'static str> {
     let output = [&[0; HEAP], heap].concat();
-    let refs = Refs {
-        input: b"",
-        input_low: 0,
-        output: &output,
-    };
+    let refs = Refs { input: b"", input_low: 0, output: &output };
     let mut out = b"before".to_vec();
     let result = encoder(schema).encode(&refs, &bytes(frame), &mut out, &mut Budget::new(1 << 20));
     assert_eq!(&out[..6], b"before");
@@ -43,15 +41,8 @@ fn encode(schema: &str, frame: &[u64], heap: &[u8]) -> Result<Vec<u8>, &'static 
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter_map(|digit| digit.to_digit(16))
-        .map(|digit| digit as u8)
-        .collect();
-    digits
-        .chunks_exact(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    let digits: Vec<u8> = text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.as_chunks::<2>().0.iter().map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 #[test]
@@ -67,29 +58,14 @@ fn frames_of_every_type() {
         (r#""long""#, &[64], b"", "8001"),
         (r#""long""#, &[8192], b"", "808001"),
         (r#""float""#, &[1.1_f64.to_bits()], b"", "cdcc8c3f"),
-        (
-            r#""float""#,
-            &[f64::NEG_INFINITY.to_bits()],
-            b"",
-            "000080ff",
-        ),
+        (r#""float""#, &[f64::NEG_INFINITY.to_bits()], b"", "000080ff"),
         (r#""double""#, &[1.1_f64.to_bits()], b"", "9a9999999999f13f"),
         (r#""string""#, &[points(1, 2)], b"xab", "046162"),
         (r#""string""#, &[u64::from(u32::MAX)], b"", "00"),
         (r#""bytes""#, &[points(0, 1)], b"\xff", "02ff"),
-        (
-            r#"{"type":"fixed","name":"F","size":2}"#,
-            &[points(0, 2)],
-            b"ab",
-            "6162",
-        ),
+        (r#"{"type":"fixed","name":"F","size":2}"#, &[points(0, 2)], b"ab", "6162"),
         (r#"{"type":"fixed","name":"F","size":0}"#, &[7], b"", ""),
-        (
-            r#"{"type":"enum","name":"E","symbols":["A","B"]}"#,
-            &[1],
-            b"",
-            "02",
-        ),
+        (r#"{"type":"enum","name":"E","symbols":["A","B"]}"#, &[1], b"", "02"),
         (r#"["null","int"]"#, &[1, 9], b"", "00"),
         (r#"["null","int"]"#, &[0, 9], b"", "0212"),
         (r#"["int","null"]"#, &[1, 9], b"", "02"),
@@ -102,52 +78,23 @@ fn frames_of_every_type() {
         (inner, &[0b11, 1 << 40, 0], b"", "00"),
         (inner, &[0b01, 1 << 40, 0], b"", "00"),
         (inner, &[0b10, 1 << 40, 3], b"", "020006"),
-        (
-            r#"{"type":"array","items":"int"}"#,
-            &[points(8, 2)],
-            &bytes(&[0, 1, 2]),
-            "04020400",
-        ),
+        (r#"{"type":"array","items":"int"}"#, &[points(8, 2)], &bytes(&[0, 1, 2]), "04020400"),
         (r#"{"type":"array","items":"int"}"#, &[3], b"", "00"),
-        (
-            r#"{"type":"array","items":"null"}"#,
-            &[3 | 3 << 32],
-            b"",
-            "0600",
-        ),
-        (
-            r#"{"type":"array","items":["null","int"]}"#,
-            &[points(0, 2)],
-            &bytes(&[1, 0, 0, 7]),
-            "0400020e00",
-        ),
-        (
-            r#"{"type":"map","values":"int"}"#,
-            &[points(0, 1)],
-            &bytes(&[points(16, 1), 7, 0x6b]),
-            "02026b0e00",
-        ),
+        (r#"{"type":"array","items":"null"}"#, &[3 | 3 << 32], b"", "0600"),
+        (r#"{"type":"array","items":["null","int"]}"#, &[points(0, 2)], &bytes(&[1, 0, 0, 7]), "0400020e00"),
+        (r#"{"type":"map","values":"int"}"#, &[points(0, 1)], &bytes(&[points(16, 1), 7, 0x6b]), "02026b0e00"),
         (
             r#"{"type":"map","values":["null","int"]}"#,
             &[points(0, 1)],
             &bytes(&[1, points(24, 1), 7, 0x6b]),
             "02026b0000",
         ),
-        (
-            r#"["null","int","string"]"#,
-            &[points(0, 1)],
-            &bytes(&[7]),
-            "020e",
-        ),
+        (r#"["null","int","string"]"#, &[points(0, 1)], &bytes(&[7]), "020e"),
         (r#"["null","int","string"]"#, &[0], b"", "00"),
         (list, &[0, 1, points(0, 1)], &bytes(&[1, 2, 0]), "02020400"),
     ];
     for (schema, frame, heap, want) in cases {
-        assert_eq!(
-            encode(schema, frame, heap),
-            Ok(hex(want)),
-            "{schema} {frame:x?}"
-        );
+        assert_eq!(encode(schema, frame, heap), Ok(hex(want)), "{schema} {frame:x?}");
     }
 }
 
@@ -166,18 +113,8 @@ fn hostile_frames_fail_by_name() {
         (r#""int""#, &[0xffff_ffff], b"", "range"),
         (r#""float""#, &[3.5e38_f64.to_bits()], b"", "range"),
         (r#""float""#, &[f64::MAX.to_bits()], b"", "range"),
-        (
-            r#"{"type":"enum","name":"E","symbols":["A","B"]}"#,
-            &[2],
-            b"",
-            "range",
-        ),
-        (
-            r#"{"type":"enum","name":"E","symbols":["A","B"]}"#,
-            &[u64::MAX],
-            b"",
-            "range",
-        ),
+        (r#"{"type":"enum","name":"E","symbols":["A","B"]}"#, &[2], b"", "range"),
+        (r#"{"type":"enum","name":"E","symbols":["A","B"]}"#, &[u64::MAX], b"", "range"),
         (r#""string""#, &[points(0, 1)], b"\xff", "utf8"),
         // an overlong form, a surrogate, a character cut at the end
         (r#""string""#, &[points(0, 2)], b"\xc0\x80", "utf8"),
@@ -185,57 +122,17 @@ fn hostile_frames_fail_by_name() {
         (r#""string""#, &[points(0, 2)], b"a\xc3", "utf8"),
         (r#""string""#, &[points(0, 2)], b"a", "reference"),
         (r#""string""#, &[1 << 32], b"a", "reference"),
-        (
-            r#""bytes""#,
-            &[u64::from(OUTPUT_BIT + 31) | 1 << 32],
-            b"a",
-            "reference",
-        ),
+        (r#""bytes""#, &[u64::from(OUTPUT_BIT + 31) | 1 << 32], b"a", "reference"),
         (r#""bytes""#, &[u64::MAX], b"a", "reference"),
-        (
-            r#"{"type":"fixed","name":"F","size":2}"#,
-            &[points(0, 1)],
-            b"ab",
-            "size",
-        ),
-        (
-            r#"{"type":"fixed","name":"F","size":0}"#,
-            &[points(0, 1)],
-            b"ab",
-            "size",
-        ),
+        (r#"{"type":"fixed","name":"F","size":2}"#, &[points(0, 1)], b"ab", "size"),
+        (r#"{"type":"fixed","name":"F","size":0}"#, &[points(0, 1)], b"ab", "size"),
         (pair, &[0b100, 0, 0], b"", "spare-bits"),
         (pair, &[1 << 63 | 0b11, 0, 0], b"", "spare-bits"),
-        (
-            r#"{"type":"array","items":["null","int"]}"#,
-            &[points(0, 1)],
-            &bytes(&[2, 0]),
-            "spare-bits",
-        ),
-        (
-            r#"{"type":"array","items":"int"}"#,
-            &[points(4, 1)],
-            &bytes(&[0, 0]),
-            "alignment",
-        ),
-        (
-            r#"{"type":"array","items":"int"}"#,
-            &[points(0, 2)],
-            &bytes(&[0]),
-            "reference",
-        ),
-        (
-            r#"{"type":"array","items":"int"}"#,
-            &[points(0, u32::MAX)],
-            &bytes(&[0]),
-            "reference",
-        ),
-        (
-            r#"{"type":"array","items":"null"}"#,
-            &[65_537 << 32],
-            b"",
-            "too-large",
-        ),
+        (r#"{"type":"array","items":["null","int"]}"#, &[points(0, 1)], &bytes(&[2, 0]), "spare-bits"),
+        (r#"{"type":"array","items":"int"}"#, &[points(4, 1)], &bytes(&[0, 0]), "alignment"),
+        (r#"{"type":"array","items":"int"}"#, &[points(0, 2)], &bytes(&[0]), "reference"),
+        (r#"{"type":"array","items":"int"}"#, &[points(0, u32::MAX)], &bytes(&[0]), "reference"),
+        (r#"{"type":"array","items":"null"}"#, &[65_537 << 32], b"", "too-large"),
         // 33,000 twice is over the limit of a record
         (
             r#"{"type":"array","items":{"type":"array","items":"null"}}"#,
@@ -243,41 +140,17 @@ fn hostile_frames_fail_by_name() {
             &bytes(&[33_000 << 32, 33_000 << 32]),
             "too-large",
         ),
-        (
-            r#"{"type":"map","values":"int"}"#,
-            &[points(0, 1)],
-            &bytes(&[points(16, 1), 7, 0xff]),
-            "utf8",
-        ),
-        (
-            r#"["null","int","string"]"#,
-            &[points(0, 3)],
-            &bytes(&[7]),
-            "range",
-        ),
-        (
-            r#"["null","int","string"]"#,
-            &[points(4, 1)],
-            &bytes(&[7, 7]),
-            "alignment",
-        ),
+        (r#"{"type":"map","values":"int"}"#, &[points(0, 1)], &bytes(&[points(16, 1), 7, 0xff]), "utf8"),
+        (r#"["null","int","string"]"#, &[points(0, 3)], &bytes(&[7]), "range"),
+        (r#"["null","int","string"]"#, &[points(4, 1)], &bytes(&[7, 7]), "alignment"),
         (list, &[0, points(0, 0)], &bytes(&[1, 0]), "range"),
         (list, &[0, points(0, 2)], &bytes(&[1, 0]), "range"),
         // frames that hold themselves
-        (
-            list,
-            &[0, points(0, 1)],
-            &bytes(&[0, points(0, 1)]),
-            "depth",
-        ),
+        (list, &[0, points(0, 1)], &bytes(&[0, points(0, 1)]), "depth"),
         (tree, &[points(0, 1)], &bytes(&[points(0, 1)]), "depth"),
     ];
     for (schema, frame, heap, want) in cases {
-        assert_eq!(
-            encode(schema, frame, heap),
-            Err(*want),
-            "{schema} {frame:x?}"
-        );
+        assert_eq!(encode(schema, frame, heap), Err(*want), "{schema} {frame:x?}");
     }
 }
 
@@ -285,22 +158,11 @@ fn hostile_frames_fail_by_name() {
 fn depth_is_allowed_up_to_its_limit() {
     let tree = r#"{"type":"record","name":"T","fields":[{"name":"c","type":{"type":"array","items":"T"}}]}"#;
     let chain = |cells: u32| -> Vec<u64> {
-        (1..=cells)
-            .map(|next| {
-                if next == cells {
-                    0
-                } else {
-                    points(8 * next, 1)
-                }
-            })
-            .collect()
+        (1..=cells).map(|next| if next == cells { 0 } else { points(8 * next, 1) }).collect()
     };
     let want = [vec![2; 64], vec![0; 65]].concat();
     assert_eq!(encode(tree, &[points(0, 1)], &bytes(&chain(64))), Ok(want));
-    assert_eq!(
-        encode(tree, &[points(0, 1)], &bytes(&chain(65))),
-        Err("depth")
-    );
+    assert_eq!(encode(tree, &[points(0, 1)], &bytes(&chain(65))), Err("depth"));
 }
 
 #[test]
@@ -314,29 +176,14 @@ fn worked_example_of_the_contract() {
     );
     let (input, output) = (hex(INPUT), hex(OUTPUT));
     assert_eq!((input.len(), output.len()), (259, 217));
-    let refs = Refs {
-        input: &input,
-        input_low: 192,
-        output: &output,
-    };
+    let refs = Refs { input: &input, input_low: 192, output: &output };
     let encode = |encoder: &Encoder, frame: &[u8]| {
         let mut out = Vec::new();
-        encoder
-            .encode(&refs, frame, &mut out, &mut Budget::new(1_000))
-            .map(|()| out)
+        encoder.encode(&refs, frame, &mut out, &mut Budget::new(1_000)).map(|()| out)
     };
-    assert_eq!(
-        encode(&order, &input[80..120]),
-        Ok(hex("044131000000000000044002084265726e040202780000"))
-    );
-    assert_eq!(
-        encode(&order, &input[152..192]),
-        Ok(hex("044232000000000000f0bf0000"))
-    );
-    assert_eq!(
-        encode(&slim, &output[136..168]),
-        Ok(hex("044131000000000000144002046869"))
-    );
+    assert_eq!(encode(&order, &input[80..120]), Ok(hex("044131000000000000044002084265726e040202780000")));
+    assert_eq!(encode(&order, &input[152..192]), Ok(hex("044232000000000000f0bf0000")));
+    assert_eq!(encode(&slim, &output[136..168]), Ok(hex("044131000000000000144002046869")));
 }
 
 #[test]
@@ -345,36 +192,20 @@ fn work_is_counted_and_ends_with_the_budget() {
     let schema = r#"{"type":"array","items":"bytes"}"#;
     let heap = [bytes(&[points(800, 1_000); 100]), vec![7; 1_000]].concat();
     let output = [&[0; HEAP][..], &heap].concat();
-    let refs = Refs {
-        input: b"",
-        input_low: 0,
-        output: &output,
-    };
+    let refs = Refs { input: b"", input_low: 0, output: &output };
     let run = |schema: &str, frame: &[u64], left: u64| {
         let mut budget = Budget::new(left);
         let mut out = Vec::new();
         let result = encoder(schema).encode(&refs, &bytes(frame), &mut out, &mut budget);
-        (
-            result.map(|()| out.len()).map_err(|error| error.0.name()),
-            budget.bytes_left,
-        )
+        (result.map(|()| out.len()).map_err(|error| error.0.name()), budget.bytes_left)
     };
     let whole = 2 + 100 * 1_002 + 1;
-    assert_eq!(
-        run(schema, &[points(0, 100)], 200_000),
-        (Ok(whole), 200_000 - whole as u64)
-    );
+    assert_eq!(run(schema, &[points(0, 100)], 200_000), (Ok(whole), 200_000 - whole as u64));
     assert_eq!(run(schema, &[points(0, 100)], whole as u64), (Ok(whole), 0));
-    assert_eq!(
-        run(schema, &[points(0, 100)], whole as u64 - 1),
-        (Err("too-large"), 0)
-    );
+    assert_eq!(run(schema, &[points(0, 100)], whole as u64 - 1), (Err("too-large"), 0));
     assert_eq!(run(schema, &[points(0, 100)], 5_000), (Err("too-large"), 0));
     // what failed was work too: the text was read
-    assert_eq!(
-        run(r#""string""#, &[points(800, 1_000)], 5_000),
-        (Ok(1_002), 3_998)
-    );
+    assert_eq!(run(r#""string""#, &[points(800, 1_000)], 5_000), (Ok(1_002), 3_998));
     assert_eq!(run(r#""string""#, &[points(799, 1)], 5_000), (Ok(2), 4_998));
     assert_eq!(run(r#""boolean""#, &[9], 5_000), (Err("range"), 4_999));
     // elements without bytes count one each, and a record over its own limit leaves the batch its budget
@@ -385,25 +216,13 @@ fn work_is_counted_and_ends_with_the_budget() {
 
 #[test]
 fn a_record_over_its_limit_leaves_the_rest_of_the_budget() {
-    let limits = Limits {
-        record_bytes_max: 100,
-        ..Limits::default()
-    };
-    let encoder = Encoder::compile(&Schema::parse(r#""bytes""#).expect("legal schema"), &limits)
-        .expect("compiles");
+    let limits = Limits { record_bytes_max: 100, ..Limits::default() };
+    let encoder = Encoder::compile(&Schema::parse(r#""bytes""#).expect("legal schema"), &limits).expect("compiles");
     let output = vec![0; HEAP + 200];
-    let refs = Refs {
-        input: b"",
-        input_low: 0,
-        output: &output,
-    };
+    let refs = Refs { input: b"", input_low: 0, output: &output };
     let mut out = Vec::new();
     let mut budget = Budget::new(10_000);
-    for (len, want) in [
-        (98, Ok(())),
-        (99, Err("too-large")),
-        (200, Err("too-large")),
-    ] {
+    for (len, want) in [(98, Ok(())), (99, Err("too-large")), (200, Err("too-large"))] {
         let result = encoder.encode(&refs, &bytes(&[points(0, len)]), &mut out, &mut budget);
         assert_eq!(result.map_err(|error| error.0.name()), want, "{len}");
     }

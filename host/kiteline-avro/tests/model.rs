@@ -3,6 +3,12 @@
 //!
 //! `fixtures/model.jsonl` holds one case a line. `KITELINE_AVRO_CASES` names another file of the same form for a longer run.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::type_complexity,
+    reason = "a test that unwraps fails where it stands; its tables are its own documentation"
+)]
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -231,7 +237,7 @@ fn shape(layout: &Layout, frame: &[u8]) -> Vec<u64> {
     }
     let mut cells = vec![false; layout.node(0).null_words() as usize];
     kinds(layout, 0, &mut cells);
-    let words = frame.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    let words = frame.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     words.zip(cells).map(|(word, cell)| if cell { word >> 32 } else { word }).collect()
 }
 
@@ -264,5 +270,5 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 
 fn hex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| (byte as char).to_digit(16).expect("hex") as u8;
-    text.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+    text.as_bytes().as_chunks::<2>().0.iter().map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }

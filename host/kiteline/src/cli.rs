@@ -13,6 +13,7 @@ mod install;
 mod plugin;
 mod run;
 mod setup;
+mod status;
 mod validate;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -42,6 +43,7 @@ enum Verb {
     Setup(setup::Arguments),
     Validate(validate::Arguments),
     Run(run::Arguments),
+    Status(status::Arguments),
     #[command(subcommand)]
     Config(config::Verb),
     #[command(subcommand)]
@@ -67,6 +69,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Setup(arguments) => setup::run(&arguments, &mut output),
         Verb::Validate(arguments) => validate::run(&arguments, &mut output),
         Verb::Run(arguments) => run::run(&arguments, &mut output),
+        Verb::Status(arguments) => status::run(&arguments, &mut output),
         Verb::Config(verb) => config::run(&verb, &mut output),
         Verb::Checkpoint(verb) => checkpoint::run(&verb, &mut output),
         Verb::Plugin(verb) => plugin::run(&verb, &mut output),

@@ -95,7 +95,9 @@ pub fn run(setup: &Setup, mut say: impl FnMut(&str)) -> Result<Report, Failure> 
             counter.wait(Duration::from_millis(300));
             let (written, covered) = (counter.seen(), app.checkpointed()?);
             say(&format!("kill: SIGKILL to process {pid} in the middle of its work"));
-            say(&format!("      {written} orders have an outcome in the sinks, the checkpoints cover {covered} orders"));
+            say(&format!(
+                "      {written} orders have an outcome in the sinks, the checkpoints cover {covered} orders"
+            ));
             worker = Worker::start(&app, "second")?;
             say(&format!("restart: process {} goes on at the checkpoints", worker.pid()));
         }
@@ -124,7 +126,9 @@ pub fn run(setup: &Setup, mut say: impl FnMut(&str)) -> Result<Report, Failure> 
 }
 
 fn mock(partitions: i32) -> Result<MockKafka, Failure> {
-    let failed = |e: kiteline_connectors::Error| Failure::from(Problem::new("demo.kafka", "the mock cluster does not start").cause(&e));
+    let failed = |e: kiteline_connectors::Error| {
+        Failure::from(Problem::new("demo.kafka", "the mock cluster does not start").cause(&e))
+    };
     let mock = MockKafka::start(1).map_err(failed)?;
     for (topic, count) in [(ORDERS, partitions), (ENRICHED, partitions), (DEAD_LETTERS, 1)] {
         mock.create_topic(topic, count).map_err(failed)?;
@@ -141,7 +145,8 @@ struct Worker {
 impl Worker {
     fn start(app: &app::App, name: &str) -> Result<Self, Failure> {
         let log = app.root.join(format!("worker-{name}.log"));
-        let failed = |e: std::io::Error| Failure::from(Problem::new("demo.worker", "a worker does not start").cause(&e));
+        let failed =
+            |e: std::io::Error| Failure::from(Problem::new("demo.worker", "a worker does not start").cause(&e));
         let file = fs::File::create(&log).map_err(failed)?;
         let program = std::env::current_exe().map_err(failed)?;
         let child = Command::new(program)

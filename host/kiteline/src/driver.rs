@@ -221,9 +221,10 @@ impl<'a> Loop<'a> {
         match self.finished {
             None | Some(Ok(())) => Ok(summary),
             Some(Err(why)) => {
-                let problem = Problem::new("pipeline.stopped", format!("pipeline \"{}\" has stopped", self.pipeline.name))
-                    .detail(why)
-                    .hint("the checkpoints are safe: mend the cause and run it again");
+                let problem =
+                    Problem::new("pipeline.stopped", format!("pipeline \"{}\" has stopped", self.pipeline.name))
+                        .detail(why)
+                        .hint("the checkpoints are safe: mend the cause and run it again");
                 Err(Failure::new(Exit::Stopped, problem))
             }
         }
@@ -247,7 +248,11 @@ impl<'a> Loop<'a> {
     fn input(&mut self, input: Input) {
         match input {
             Input::Control(Control::Stop) => {
-                self.options.observer.line(Line::new(Level::Info, "pipeline.stopping", "stopping: draining and committing"));
+                self.options.observer.line(Line::new(
+                    Level::Info,
+                    "pipeline.stopping",
+                    "stopping: draining and committing",
+                ));
                 self.step(Event::Stop);
             }
             Input::Control(Control::Reload) => self.reload(),
@@ -276,7 +281,8 @@ impl<'a> Loop<'a> {
         });
         if let Err(e) = spawned {
             self.loading = false;
-            let line = Line::new(Level::Error, "transform.reload-refused", "no thread to load the plugin").with("reason", e);
+            let line =
+                Line::new(Level::Error, "transform.reload-refused", "no thread to load the plugin").with("reason", e);
             self.options.observer.line(line);
         }
     }
@@ -307,7 +313,10 @@ pub(crate) fn count(counter: &std::sync::atomic::AtomicU64, n: u64) {
 }
 
 /// A sender that drops what nobody waits for any more.
-pub(crate) fn forward<T>(inputs: &SyncSender<Input>, wrap: fn(T) -> Input) -> impl Fn(T) + Clone + Send + Sync + use<T> {
+pub(crate) fn forward<T>(
+    inputs: &SyncSender<Input>,
+    wrap: fn(T) -> Input,
+) -> impl Fn(T) + Clone + Send + Sync + use<T> {
     let inputs = Arc::new(inputs.clone());
     move |event| {
         let _ = inputs.send(wrap(event));

@@ -27,10 +27,7 @@ impl TooBig {
     pub(crate) fn nesting(depth: u32) -> Result<(), TooBig> {
         let max = 2 * SCHEMA_DEPTH_MAX;
         if depth > max {
-            return Err(TooBig {
-                what: "nesting",
-                max,
-            });
+            return Err(TooBig { what: "nesting", max });
         }
         Ok(())
     }
@@ -69,23 +66,12 @@ pub(crate) struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// `layout` is the one of the rows; `writer` is the schema of the result.
     pub(crate) fn new(layout: &'a Layout, writer: &'a Schema, ops_max: u32) -> Compiler<'a> {
-        Compiler {
-            layout,
-            writer,
-            ops_max,
-            program: Program::default(),
-            known: HashMap::new(),
-            todo: Vec::new(),
-        }
+        Compiler { layout, writer, ops_max, program: Program::default(), known: HashMap::new(), todo: Vec::new() }
     }
 
     /// The block for frames of layout node `node` as values of `writer`.
     pub(crate) fn block(&mut self, node: u32, writer: SchemaId) -> u32 {
-        self.part(Part {
-            node,
-            writer,
-            entry: false,
-        })
+        self.part(Part { node, writer, entry: false })
     }
 
     /// Makes all blocks that were asked for, and those that they need.
@@ -110,32 +96,22 @@ impl<'a> Compiler<'a> {
     fn make(&mut self, number: u32, part: Part) -> Result<(), TooBig> {
         let node = self.node(part.node);
         let words = node.null_words();
-        let mut block = Block {
-            start: self.here(),
-            stride: node.frame_bytes() + 8 * u32::from(part.entry),
-            ..Block::default()
-        };
+        let mut block =
+            Block { start: self.here(), stride: node.frame_bytes() + 8 * u32::from(part.entry), ..Block::default() };
         if !node.null_bits.is_multiple_of(64) {
             block.spare_at = 8 * (words - 1);
             block.spare_mask = u64::MAX << (node.null_bits % 64);
         }
-        let mut place = Place {
-            bit: 0,
-            at: 8 * words,
-            depth: 0,
-        };
+        let mut place = Place { bit: 0, at: 8 * words, depth: 0 };
         if part.entry {
             self.push(Op::Text { at: place.at })?;
             place.at += 8;
         }
         self.value(part.node, part.writer, place)?;
         block.end = self.here();
-        block.silent = self.program.ops[block.start as usize..].iter().all(|op| {
-            matches!(
-                op,
-                Op::Fixed { size: 0, .. } | Op::Fail(_) | Op::Jump { .. } | Op::IfNull { .. }
-            )
-        });
+        block.silent = self.program.ops[block.start as usize..]
+            .iter()
+            .all(|op| matches!(op, Op::Fixed { size: 0, .. } | Op::Fail(_) | Op::Jump { .. } | Op::IfNull { .. }));
         self.program.blocks[number as usize] = block;
         Ok(())
     }
@@ -163,23 +139,14 @@ impl<'a> Compiler<'a> {
 
     fn nullable(&mut self, inner: u32, writer: SchemaId, place: Place) -> Result<(), TooBig> {
         let (at, mask) = (place.bit / 8, 1 << (place.bit % 8));
-        let inside = Place {
-            bit: place.bit + 1,
-            depth: place.depth + 1,
-            ..place
-        };
+        let inside = Place { bit: place.bit + 1, depth: place.depth + 1, ..place };
         if let Some((writer_value, null)) = self.writer.nullable(writer) {
             let test = self.here();
             self.push(Op::Jump { to: 0 })?;
             self.value(inner, writer_value, inside)?;
             // branch indexes 0 and 1 are the bytes 0 and 2
-            self.program.ops[test as usize] = Op::Nullable {
-                at,
-                mask,
-                null: 2 * null as u8,
-                value: 2 * (1 - null) as u8,
-                to: self.here(),
-            };
+            self.program.ops[test as usize] =
+                Op::Nullable { at, mask, null: 2 * null as u8, value: 2 * (1 - null) as u8, to: self.here() };
             return Ok(());
         }
         let test = self.here();
@@ -187,11 +154,7 @@ impl<'a> Compiler<'a> {
         self.value(inner, writer, inside)?;
         let skip = self.here();
         self.push(Op::Jump { to: 0 })?;
-        self.program.ops[test as usize] = Op::IfNull {
-            at,
-            mask,
-            to: self.here(),
-        };
+        self.program.ops[test as usize] = Op::IfNull { at, mask, to: self.here() };
         self.null(writer)?;
         self.program.ops[skip as usize] = Op::Jump { to: self.here() };
         Ok(())
@@ -216,11 +179,7 @@ impl<'a> Compiler<'a> {
         let blocks: Vec<u32> = nodes.iter().map(|node| self.block(*node, writer)).collect();
         let table = self.program.branches.len() as u32;
         self.program.branches.extend_from_slice(&blocks);
-        self.push(Op::Union {
-            at: place.at,
-            table,
-            count: blocks.len() as u32,
-        })
+        self.push(Op::Union { at: place.at, table, count: blocks.len() as u32 })
     }
 
     /// A value of one type as another one; neither is a union.
@@ -233,22 +192,11 @@ impl<'a> Compiler<'a> {
                 return self.structure(fields, from.schema, to, place);
             }
             (Kind::Null, S::Null) => return Ok(()),
-            (Kind::Boxed(inner), S::Record(_)) => Op::Boxed {
-                at,
-                block: self.block(*inner, writer),
-            },
-            (Kind::Array(item), S::Array(to)) => Op::Items {
-                at,
-                block: self.block(*item, *to),
-            },
-            (Kind::Map(value), S::Map(to)) => Op::Items {
-                at,
-                block: self.part(Part {
-                    node: *value,
-                    writer: *to,
-                    entry: true,
-                }),
-            },
+            (Kind::Boxed(inner), S::Record(_)) => Op::Boxed { at, block: self.block(*inner, writer) },
+            (Kind::Array(item), S::Array(to)) => Op::Items { at, block: self.block(*item, *to) },
+            (Kind::Map(value), S::Map(to)) => {
+                Op::Items { at, block: self.part(Part { node: *value, writer: *to, entry: true }) }
+            }
             (Kind::Enum(symbols), S::Enum(to)) => self.symbols(symbols, to, at),
             (kind, to) => scalar(kind, to, at),
         };
@@ -275,17 +223,8 @@ impl<'a> Compiler<'a> {
         }
         for (field, index) in record.fields.iter().zip(pairs) {
             let index = index.expect("all fields have their pair") as usize;
-            let Field {
-                node,
-                slot,
-                null_bit,
-                ..
-            } = fields[index];
-            let inside = Place {
-                bit: place.bit + null_bit,
-                at: place.at + 8 * slot,
-                depth: place.depth + 1,
-            };
+            let Field { node, slot, null_bit, .. } = fields[index];
+            let inside = Place { bit: place.bit + null_bit, at: place.at + 8 * slot, depth: place.depth + 1 };
             self.value(node, field.schema, inside)?;
         }
         Ok(())
@@ -298,9 +237,7 @@ impl<'a> Compiler<'a> {
         }
         let table = self.program.symbols.len() as u32;
         let place = |symbol| to.symbols.iter().position(|other| other == symbol);
-        let indexes = from
-            .iter()
-            .map(|symbol| place(symbol).map_or(NO_SYMBOL, |index| index as u32));
+        let indexes = from.iter().map(|symbol| place(symbol).map_or(NO_SYMBOL, |index| index as u32));
         self.program.symbols.extend(indexes);
         Op::EnumMap { at, table, count }
     }
@@ -315,10 +252,7 @@ impl<'a> Compiler<'a> {
 
     fn push(&mut self, op: Op) -> Result<(), TooBig> {
         if self.here() >= self.ops_max {
-            return Err(TooBig {
-                what: "operations of a program",
-                max: self.ops_max,
-            });
+            return Err(TooBig { what: "operations of a program", max: self.ops_max });
         }
         self.program.ops.push(op);
         Ok(())
@@ -338,9 +272,7 @@ fn scalar(kind: &Kind, to: &SchemaKind, at: u32) -> Op {
         (Kind::Double, S::Double) => Op::Double { at },
         (Kind::Text, S::Text | S::Bytes) | (Kind::Bytes, S::Text) => Op::Text { at },
         (Kind::Bytes, S::Bytes) => Op::Bytes { at },
-        (Kind::Fixed(size), S::Fixed(fixed)) if *size == fixed.size => {
-            Op::Fixed { at, size: *size }
-        }
+        (Kind::Fixed(size), S::Fixed(fixed)) if *size == fixed.size => Op::Fixed { at, size: *size },
         (kind, to) => match (number_of_row(kind), number(to)) {
             (Some(from), Some(to)) => Op::Convert { at, from, to },
             _ => Op::Fail(EntryCheck::Range),
@@ -371,12 +303,8 @@ fn number(kind: &SchemaKind) -> Option<Number> {
 /// For each field of `writer` the field of `reader` that stands for it: of the same name, else of an alias of that name. Each field of the
 /// writer goes to one field of the reader at most, the first.
 pub(crate) fn match_fields(reader: &RecordType, writer: &RecordType) -> Vec<Option<u32>> {
-    let places: HashMap<&str, usize> = writer
-        .fields
-        .iter()
-        .enumerate()
-        .map(|(index, field)| (&*field.name, index))
-        .collect();
+    let places: HashMap<&str, usize> =
+        writer.fields.iter().enumerate().map(|(index, field)| (&*field.name, index)).collect();
     let mut pairs = vec![None; writer.fields.len()];
     for (index, field) in reader.fields.iter().enumerate() {
         let alias = || field.aliases.iter().find_map(|alias| places.get(&**alias));
@@ -389,22 +317,12 @@ pub(crate) fn match_fields(reader: &RecordType, writer: &RecordType) -> Vec<Opti
 
 /// The branch of a union of the result for a value of one type: the first of the same type or name, else the first that it can be promoted to,
 /// else the first that its values may fit.
-pub(crate) fn choose(
-    layout: &Layout,
-    node: u32,
-    writer: &Schema,
-    branches: &[SchemaId],
-) -> Option<usize> {
+pub(crate) fn choose(layout: &Layout, node: u32, writer: &Schema, branches: &[SchemaId]) -> Option<usize> {
     let from = &layout.schema().node(layout.node(node).schema).kind;
     let by = |test: fn(&SchemaKind, &SchemaKind) -> bool| {
-        branches
-            .iter()
-            .position(|branch| test(from, &writer.node(*branch).kind))
+        branches.iter().position(|branch| test(from, &writer.node(*branch).kind))
     };
-    by(same)
-        .or_else(|| by(renamed))
-        .or_else(|| by(promoted))
-        .or_else(|| by(fits))
+    by(same).or_else(|| by(renamed)).or_else(|| by(promoted)).or_else(|| by(fits))
 }
 
 fn same(from: &SchemaKind, to: &SchemaKind) -> bool {
@@ -429,11 +347,7 @@ fn renamed(from: &SchemaKind, to: &SchemaKind) -> bool {
 
 /// The same name, with or without its namespace, or an alias of the reader's.
 fn named(from: &TypeName, to: &TypeName) -> bool {
-    from.unqualified() == to.unqualified()
-        || from
-            .aliases
-            .iter()
-            .any(|alias| unqualified(alias) == to.unqualified())
+    from.unqualified() == to.unqualified() || from.aliases.iter().any(|alias| unqualified(alias) == to.unqualified())
 }
 
 fn promoted(from: &SchemaKind, to: &SchemaKind) -> bool {

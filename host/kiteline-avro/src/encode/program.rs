@@ -11,13 +11,7 @@ pub(crate) enum Op {
     /// Writes a branch index.
     Tag(u32),
     /// If the null bit is set: writes byte `null`, goes to `to`; else writes byte `value`.
-    Nullable {
-        at: u32,
-        mask: u8,
-        null: u8,
-        value: u8,
-        to: u32,
-    },
+    Nullable { at: u32, mask: u8, null: u8, value: u8, to: u32 },
     /// Goes to `to` if the null bit is set; the rest of the work is in other ops.
     IfNull { at: u32, mask: u8, to: u32 },
     /// Goes on at `to`.

@@ -108,10 +108,7 @@ impl<'a> Sink<'a> {
     /// Counts elements that leave no bytes.
     fn idle(&mut self, count: u32) -> Result<(), EntryError> {
         self.idle = self.idle.saturating_add(u64::from(count));
-        self.empty_left = self
-            .empty_left
-            .checked_sub(count)
-            .ok_or(EntryCheck::TooLarge)?;
+        self.empty_left = self.empty_left.checked_sub(count).ok_or(EntryCheck::TooLarge)?;
         if self.idle > self.budget.bytes_left {
             self.budget_first = true;
             return Err(EntryCheck::TooLarge.into());
@@ -144,13 +141,7 @@ impl<'a> Sink<'a> {
 
 impl Program {
     /// Encodes one frame of block `block`. `depth`: 0 at the root, one more for each cell that holds the frame.
-    pub(crate) fn run(
-        &self,
-        block: u32,
-        frame: &[u8],
-        depth: u32,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), EntryError> {
+    pub(crate) fn run(&self, block: u32, frame: &[u8], depth: u32, sink: &mut Sink<'_>) -> Result<(), EntryError> {
         let block = &self.blocks[block as usize];
         check_spare(block, frame)?;
         let mut pc = block.start;
@@ -158,13 +149,7 @@ impl Program {
             let mut next = pc + 1;
             match self.ops[pc as usize] {
                 Op::Tag(index) => put_long(sink.out, i64::from(index)),
-                Op::Nullable {
-                    at,
-                    mask,
-                    null,
-                    value,
-                    to,
-                } => {
+                Op::Nullable { at, mask, null, value, to } => {
                     if frame[at as usize] & mask != 0 {
                         sink.out.push(null);
                         next = to;
@@ -280,17 +265,9 @@ impl Program {
     }
 
     /// The frame of a branch or a box.
-    fn cell(
-        &self,
-        offset: u32,
-        block: u32,
-        depth: u32,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), EntryError> {
+    fn cell(&self, offset: u32, block: u32, depth: u32, sink: &mut Sink<'_>) -> Result<(), EntryError> {
         let depth = deeper(depth, sink)?;
-        let frame = sink
-            .refs
-            .frames(offset, self.blocks[block as usize].stride, 1)?;
+        let frame = sink.refs.frames(offset, self.blocks[block as usize].stride, 1)?;
         self.run(block, frame, depth, sink)
     }
 }
@@ -314,9 +291,7 @@ fn check_spare(block: &Block, frame: &[u8]) -> Result<(), EntryError> {
 /// The 8 bytes at `at`. The compiler of the program keeps `at` inside the block's stride, and callers pass frames of that length.
 #[inline]
 fn slot(frame: &[u8], at: u32) -> u64 {
-    let bytes = frame[at as usize..]
-        .first_chunk()
-        .expect("a program stays inside its frame");
+    let bytes = frame[at as usize..].first_chunk().expect("a program stays inside its frame");
     u64::from_le_bytes(*bytes)
 }
 
@@ -360,10 +335,7 @@ fn convert(bits: u64, from: Number, to: Number, out: &mut Vec<u8>) -> Result<(),
         _ => f64::from_bits(bits),
     };
     match to {
-        Number::Int => put_long(
-            out,
-            int(whole.map_or_else(|| exact_long(real), Ok)? as u64)?,
-        ),
+        Number::Int => put_long(out, int(whole.map_or_else(|| exact_long(real), Ok)? as u64)?),
         Number::Long => put_long(out, whole.map_or_else(|| exact_long(real), Ok)?),
         Number::Float => {
             let value = match whole {

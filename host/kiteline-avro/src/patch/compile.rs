@@ -111,24 +111,14 @@ impl Builder<'_> {
         block
     }
 
-    fn fill(
-        &mut self,
-        block: u32,
-        schema: SchemaId,
-        entry: bool,
-        reader: Option<Inside>,
-    ) -> Result<(), TooBig> {
+    fn fill(&mut self, block: u32, schema: SchemaId, entry: bool, reader: Option<Inside>) -> Result<(), TooBig> {
         let start = self.mark();
         if entry {
             self.push(Skip::Counted)?;
         }
         self.value(schema, reader)?;
         let end = self.mark();
-        self.program.blocks[block as usize] = SkipBlock {
-            start,
-            end,
-            empty: start == end,
-        };
+        self.program.blocks[block as usize] = SkipBlock { start, end, empty: start == end };
         Ok(())
     }
 
@@ -139,9 +129,7 @@ impl Builder<'_> {
         match &writer.node(schema).kind {
             SchemaKind::Null => {}
             SchemaKind::Boolean => self.push(Skip::Bytes(1))?,
-            SchemaKind::Int | SchemaKind::Long | SchemaKind::Enum(_) => {
-                self.push(Skip::Longs(1))?
-            }
+            SchemaKind::Int | SchemaKind::Long | SchemaKind::Enum(_) => self.push(Skip::Longs(1))?,
             SchemaKind::Float => self.push(Skip::Bytes(4))?,
             SchemaKind::Double => self.push(Skip::Bytes(8))?,
             SchemaKind::Bytes | SchemaKind::Text => self.push(Skip::Counted)?,
@@ -180,9 +168,7 @@ impl Builder<'_> {
         let matched = reader.and_then(|Inside { node, base }| {
             let node = layout.node(node);
             match (&node.kind, &layout.schema().node(node.schema).kind) {
-                (Kind::Struct(fields), SchemaKind::Record(from)) => {
-                    Some((fields, match_fields(from, record), base))
-                }
+                (Kind::Struct(fields), SchemaKind::Record(from)) => Some((fields, match_fields(from, record), base)),
                 _ => None,
             }
         });
@@ -202,44 +188,26 @@ impl Builder<'_> {
                 self.push(Skip::Nothing)?;
             }
             let end = self.mark();
-            self.spans[number as usize] = Some(Span {
-                start,
-                end,
-                writer: field.schema,
-            });
+            self.spans[number as usize] = Some(Span { start, end, writer: field.schema });
         }
         Ok(())
     }
 
-    fn union(
-        &mut self,
-        schema: SchemaId,
-        branches: &[SchemaId],
-        reader: Option<Inside>,
-    ) -> Result<(), TooBig> {
+    fn union(&mut self, schema: SchemaId, branches: &[SchemaId], reader: Option<Inside>) -> Result<(), TooBig> {
         if let Some((inner, null)) = self.writer.nullable(schema) {
             let test = self.here();
             self.push(Skip::Jump { to: 0 })?;
             self.mark();
             self.value(inner, reader)?;
             let to = self.mark();
-            self.program.ops[test as usize] = Skip::Nullable {
-                null: null as u8,
-                to,
-            };
+            self.program.ops[test as usize] = Skip::Nullable { null: null as u8, to };
             return Ok(());
         }
         let table = self.program.branches.len() as u32;
-        self.program
-            .branches
-            .resize(table as usize + branches.len(), 0);
-        self.push(Skip::Union {
-            table,
-            count: branches.len() as u32,
-        })?;
+        self.program.branches.resize(table as usize + branches.len(), 0);
+        self.push(Skip::Union { table, count: branches.len() as u32 })?;
         // the reader's struct is one of the branches; the fields of others are not its fields
-        let chosen =
-            reader.and_then(|reader| choose(self.layout, reader.node, self.writer, branches));
+        let chosen = reader.and_then(|reader| choose(self.layout, reader.node, self.writer, branches));
         let mut ends = Vec::new();
         for (index, branch) in branches.iter().enumerate() {
             self.program.branches[table as usize + index] = self.mark();
@@ -272,12 +240,8 @@ impl Builder<'_> {
             && let Some(last) = self.program.ops.last_mut()
         {
             let fused = match (*last, op) {
-                (Skip::Bytes(before), Skip::Bytes(more)) => {
-                    before.checked_add(more).map(Skip::Bytes)
-                }
-                (Skip::Longs(before), Skip::Longs(more)) => {
-                    before.checked_add(more).map(Skip::Longs)
-                }
+                (Skip::Bytes(before), Skip::Bytes(more)) => before.checked_add(more).map(Skip::Bytes),
+                (Skip::Longs(before), Skip::Longs(more)) => before.checked_add(more).map(Skip::Longs),
                 _ => None,
             };
             if let Some(fused) = fused {
@@ -286,10 +250,7 @@ impl Builder<'_> {
             }
         }
         if self.here() >= self.ops_max {
-            return Err(TooBig {
-                what: "operations of a program",
-                max: self.ops_max,
-            });
+            return Err(TooBig { what: "operations of a program", max: self.ops_max });
         }
         self.program.ops.push(op);
         Ok(())

@@ -110,13 +110,7 @@ impl Walk<'_> {
 
 impl SkipProgram {
     /// Runs from op `pc` until op `target` or beyond; the answer is the op that comes next. It is beyond `target` if a jump led over it.
-    pub(super) fn run(
-        &self,
-        mut pc: u32,
-        target: u32,
-        depth: u32,
-        walk: &mut Walk<'_>,
-    ) -> Result<u32, Broken> {
+    pub(super) fn run(&self, mut pc: u32, target: u32, depth: u32, walk: &mut Walk<'_>) -> Result<u32, Broken> {
         while pc < target {
             let mut next = pc + 1;
             match self.ops[pc as usize] {
@@ -199,37 +193,19 @@ mod tests {
 
     fn check(ops: &[Skip], datum: &[u8], want: Result<usize, Broken>) {
         let program = SkipProgram {
-            ops: ops
-                .iter()
-                .copied()
-                .chain([Skip::Bytes(2), Skip::Longs(1)])
-                .collect(),
+            ops: ops.iter().copied().chain([Skip::Bytes(2), Skip::Longs(1)]).collect(),
             blocks: vec![
                 SkipBlock::default(),
-                SkipBlock {
-                    start: ops.len() as u32,
-                    end: ops.len() as u32 + 1,
-                    empty: false,
-                },
-                SkipBlock {
-                    start: ops.len() as u32 + 1,
-                    end: ops.len() as u32 + 2,
-                    empty: false,
-                },
-                SkipBlock {
-                    start: 0,
-                    end: 0,
-                    empty: true,
-                },
+                SkipBlock { start: ops.len() as u32, end: ops.len() as u32 + 1, empty: false },
+                SkipBlock { start: ops.len() as u32 + 1, end: ops.len() as u32 + 2, empty: false },
+                SkipBlock { start: 0, end: 0, empty: true },
             ],
             branches: vec![],
             depth_max: 64,
             empty_items_max: 100,
         };
         let mut walk = Walk { datum, at: 0 };
-        let got = program
-            .run(0, ops.len() as u32, 0, &mut walk)
-            .map(|_| walk.at);
+        let got = program.run(0, ops.len() as u32, 0, &mut walk).map(|_| walk.at);
         assert_eq!(got, want, "{ops:?} {datum:02x?}");
     }
 
@@ -243,70 +219,26 @@ mod tests {
             (&[Skip::Bytes(3)], &[1, 2], Err(Broken)),
             (&[Skip::Longs(2)], &[0x80, 1, 2], Ok(3)),
             (&[Skip::Longs(1)], &[0x80], Err(Broken)),
-            (
-                &[Skip::Longs(1)],
-                &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1],
-                Ok(10),
-            ),
-            (
-                &[Skip::Longs(1)],
-                &[255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
-                Err(Broken),
-            ),
-            (
-                &[Skip::Longs(1)],
-                &[128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1],
-                Err(Broken),
-            ),
+            (&[Skip::Longs(1)], &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1], Ok(10)),
+            (&[Skip::Longs(1)], &[255, 255, 255, 255, 255, 255, 255, 255, 255, 2], Err(Broken)),
+            (&[Skip::Longs(1)], &[128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 1], Err(Broken)),
             (&[Skip::Counted], &[4, b'a', b'b'], Ok(3)),
             (&[Skip::Counted], &[4, b'a'], Err(Broken)),
             (&[Skip::Counted], &[1], Err(Broken)),
-            (
-                &[Skip::Counted],
-                &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1],
-                Err(Broken),
-            ),
-            (
-                &[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)],
-                &[0, 9],
-                Ok(1),
-            ),
-            (
-                &[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)],
-                &[2, 9],
-                Ok(2),
-            ),
-            (
-                &[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)],
-                &[4, 9],
-                Err(Broken),
-            ),
-            (
-                &[Skip::Nullable { null: 1, to: 2 }, Skip::Bytes(1)],
-                &[2, 9],
-                Ok(1),
-            ),
+            (&[Skip::Counted], &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1], Err(Broken)),
+            (&[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)], &[0, 9], Ok(1)),
+            (&[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)], &[2, 9], Ok(2)),
+            (&[Skip::Nullable { null: 0, to: 2 }, Skip::Bytes(1)], &[4, 9], Err(Broken)),
+            (&[Skip::Nullable { null: 1, to: 2 }, Skip::Bytes(1)], &[2, 9], Ok(1)),
             (&[two], &[0], Ok(1)),
             (&[two], &[4, 1, 2, 3, 4, 0], Ok(6)),
             (&[two], &[2, 1, 2, 3, 4, 5, 6, 0], Ok(8)),
             (&[two], &[3, 8, 1, 2, 3, 4, 0], Ok(7)),
             (&[two], &[3, 1, 1, 2, 3, 4, 0], Err(Broken)),
-            (
-                &[two],
-                &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1],
-                Err(Broken),
-            ),
-            (
-                &[two],
-                &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1],
-                Err(Broken),
-            ),
+            (&[two], &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1], Err(Broken)),
+            (&[two], &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1], Err(Broken)),
             (&[longs], &[4, 1, 0x80, 1, 0], Ok(5)),
-            (
-                &[longs],
-                &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1],
-                Err(Broken),
-            ),
+            (&[longs], &[254, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1], Err(Broken)),
             (&[none], &[200, 1, 0], Ok(3)),
             (&[none], &[200, 1, 2, 0], Err(Broken)),
             (&[none], &[200, 1], Err(Broken)),

@@ -2,10 +2,7 @@
 
 pub(super) mod reader;
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use kiteline_engine::{
@@ -16,16 +13,14 @@ use serde_json::{Value, json};
 
 use super::settings::Settings;
 use crate::{
-    config::{plan::Pipeline, wiring},
+    config::{
+        plan::{Pipeline, Plan},
+        wiring,
+    },
     error::{Exit, Failure, Problem},
     output::{Output, table},
 };
 use reader::Reader;
-
-/// Partitions read in one request.
-const CHUNK: usize = 100;
-/// Partitions of a topic that are looked for.
-const PARTITIONS_MAX: usize = 10_000;
 
 /// Look at checkpoints.
 #[derive(Debug, Subcommand)]
@@ -58,13 +53,8 @@ pub(crate) fn run(verb: &Verb, output: &mut Output) -> Result<Exit, Failure> {
         return Err(Failure::usage(vec![problem]));
     }
     let now_ms = now_ms();
-    let mut shown = Vec::new();
-    for pipeline in chosen {
-        let config = wiring::store(&plan, pipeline.name.as_str(), true)?;
-        let mut reader = Reader::open(config, Duration::from_millis(arguments.timeout_ms))?;
-        shown.push(Shown::read(pipeline, &mut reader)?);
-        reader.close();
-    }
+    let timeout = Duration::from_millis(arguments.timeout_ms);
+    let shown = chosen.into_iter().map(|p| Shown::of(&plan, p, timeout)).collect::<Result<Vec<_>, _>>()?;
     let json = json!({
         "app": plan.app.name.as_str(),
         "pipelines": shown.iter().map(|s| s.to_json(now_ms)).collect::<Vec<_>>(),
@@ -80,44 +70,42 @@ fn now_ms() -> u64 {
 }
 
 /// What is stored of one pipeline.
-struct Shown {
+pub(super) struct Shown {
     pipeline: String,
     /// None: never started.
-    run: Option<(Run, HeadState, Option<Record>)>,
-    members: Vec<(MemberId, MemberRecord)>,
+    pub(super) run: Option<(Run, HeadState, Option<Record>)>,
+    pub(super) members: Vec<(MemberId, MemberRecord)>,
     /// A checkpoint, or why it cannot be read.
-    partitions: Partitions,
+    pub(super) partitions: Partitions,
 }
 
 impl Shown {
+    /// Opens the pipeline's store beside whoever runs it, reads, and closes it.
+    pub(super) fn of(plan: &Plan, pipeline: &Pipeline, timeout: Duration) -> Result<Self, Failure> {
+        let mut reader = Reader::open(wiring::store(plan, pipeline.name.as_str(), true)?, timeout)?;
+        let shown = Self::read(pipeline, &mut reader)?;
+        reader.close();
+        Ok(shown)
+    }
+
     fn read(pipeline: &Pipeline, reader: &mut Reader) -> Result<Self, Failure> {
         let name = pipeline.name.to_string();
-        let mut names = BTreeSet::new();
         let run = match reader.one(Key::RunHead)? {
-            Found::Node(Node::RunHead(head), _) => {
-                let record = run_record(reader, head.run, &mut names)?;
-                // A run that has just begun says nothing of where the last one ended.
-                if let Some(last) = head.run.0.checked_sub(1).filter(|n| *n > 0) {
-                    run_record(reader, Run(last), &mut names)?;
-                }
-                Some((head.run, head.state, record))
-            }
+            Found::Node(Node::RunHead(head), _) => Some((head.run, head.state, run_record(reader, head.run)?)),
             Found::Unreadable(why, _) => return Err(unreadable(&name, "run", &why)),
             _ => None,
         };
-        let members = if run.is_some() { reader.members()? } else { Vec::new() };
-        let mut partitions = Vec::new();
-        if run.is_some() {
-            for topic in &pipeline.source.topics {
-                of_topic(reader, topic, &mut partitions)?;
-            }
-            names.retain(|name| !partitions.iter().any(|(found, _)| found == name));
-            let others: Vec<_> = names.into_iter().collect();
-            for chunk in others.chunks(CHUNK) {
-                of_partitions(reader, chunk, &mut partitions)?;
-            }
-            partitions.sort_by(|(a, _), (b, _)| a.cmp(b));
+        // a store without a run head has no pipeline, so there is nothing to list
+        if run.is_none() {
+            return Ok(Self { pipeline: name, run, members: Vec::new(), partitions: Vec::new() });
         }
+        let members = reader.members()?;
+        let checkpoint = |(at, found)| match found {
+            Found::Node(Node::Checkpoint(checkpoint), _) => Some((at, Ok(checkpoint))),
+            Found::Unreadable(why, _) => Some((at, Err(why))),
+            Found::Node(..) | Found::Absent => None,
+        };
+        let partitions = reader.checkpoints()?.into_iter().filter_map(checkpoint).collect();
         Ok(Self { pipeline: name, run, members, partitions })
     }
 
@@ -187,10 +175,9 @@ fn row(at: &TopicPartition, found: &Result<Checkpoint, String>, now_ms: u64) -> 
     }
 }
 
-/// The record of a run; its partitions go into `names`. None if there is none.
-fn run_record(reader: &mut Reader, run: Run, names: &mut BTreeSet<TopicPartition>) -> Result<Option<Record>, Failure> {
+/// The record of a run. None if there is none.
+fn run_record(reader: &mut Reader, run: Run) -> Result<Option<Record>, Failure> {
     let Found::Node(Node::Run(record), _) = reader.one(Key::Run(run))? else { return Ok(None) };
-    names.extend(record.start.iter().chain(&record.end).map(|(partition, _)| partition.clone()));
     Ok(Some((record.state, record.release)))
 }
 
@@ -198,32 +185,6 @@ fn run_record(reader: &mut Reader, run: Run, names: &mut BTreeSet<TopicPartition
 type Record = (RunState, String);
 
 type Partitions = Vec<(TopicPartition, Result<Checkpoint, String>)>;
-
-/// Partitions are numbered from 0 and claimed together, so a whole chunk without any is the end.
-fn of_topic(reader: &mut Reader, topic: &str, partitions: &mut Partitions) -> Result<(), Failure> {
-    for from in (0..PARTITIONS_MAX).step_by(CHUNK) {
-        let number = |n: usize| i32::try_from(n).expect("at most PARTITIONS_MAX");
-        let chunk: Vec<_> = (from..from + CHUNK).map(|n| TopicPartition::new(topic, number(n))).collect();
-        let before = partitions.len();
-        of_partitions(reader, &chunk, partitions)?;
-        if partitions.len() == before {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn of_partitions(reader: &mut Reader, chunk: &[TopicPartition], partitions: &mut Partitions) -> Result<(), Failure> {
-    let found = reader.read(chunk.iter().cloned().map(Key::Partition).collect())?;
-    for (at, found) in chunk.iter().zip(found) {
-        match found {
-            Found::Node(Node::Checkpoint(checkpoint), _) => partitions.push((at.clone(), Ok(checkpoint))),
-            Found::Unreadable(why, _) => partitions.push((at.clone(), Err(why))),
-            Found::Node(..) | Found::Absent => {}
-        }
-    }
-    Ok(())
-}
 
 fn unreadable(pipeline: &str, what: &str, why: &str) -> Failure {
     let message = format!("the {what} node of pipeline \"{pipeline}\" cannot be read");

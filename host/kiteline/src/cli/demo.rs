@@ -13,7 +13,7 @@ use crate::{
 
 /// Show everything at work: Kafka in the process, a plugin replaced live, a worker killed and restarted, records counted.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// Orders to make.
     #[arg(long, default_value_t = 200_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=5_000_000))]
     records: u64,
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Runs it and answers with the count.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let folder = folder(arguments)?;
     let setup = Setup { records: arguments.records, plugins: arguments.plugins.clone(), folder: folder.clone() };
     let text = output.format() == Format::Text;

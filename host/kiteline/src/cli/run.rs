@@ -30,7 +30,7 @@ const LAST_RESORT: Duration = Duration::from_secs(5);
 
 /// Run the app's pipelines. SIGTERM and SIGINT drain, commit and end; SIGHUP loads plugins again.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     settings: Settings,
     /// Run only this pipeline; may be repeated.
@@ -58,7 +58,7 @@ enum LogForm {
 }
 
 /// Runs until the end, and answers with the counters of each pipeline.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let plan = arguments.settings.plan()?;
     let chosen = choose(&plan, &arguments.pipelines)?;
     let format = match arguments.log_format {
@@ -83,7 +83,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> 
                 (pipeline, scope.spawn(move || driver.run(plan, pipeline, &options)))
             })
             .collect();
-        running.into_iter().map(|(pipeline, thread)| (pipeline, thread.join().unwrap_or_else(|_| Err(panicked(pipeline))))).collect()
+        running
+            .into_iter()
+            .map(|(pipeline, thread)| (pipeline, thread.join().unwrap_or_else(|_| Err(panicked(pipeline)))))
+            .collect()
     });
     answer(&ended, output);
     let mut failures = ended.into_iter().filter_map(|(_, result)| result.err());
@@ -115,7 +118,8 @@ fn panicked(pipeline: &Pipeline) -> Failure {
 
 /// Listens for signals as long as the process lives.
 fn listen(pipelines: Vec<Handle>, grace: Duration) -> Result<(), Failure> {
-    let refused = |e: std::io::Error| Failure::from(Problem::new("pipeline.signals", "signals cannot be listened to").cause(&e));
+    let refused =
+        |e: std::io::Error| Failure::from(Problem::new("pipeline.signals", "signals cannot be listened to").cause(&e));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(refused)?;
     let stops = Arc::new(AtomicUsize::new(0));
     let body = move || {

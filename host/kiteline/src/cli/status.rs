@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use kiteline_connectors::source::kafka::{KafkaSourceConfig, log_ranges};
-use kiteline_engine::ids::TopicPartition;
+use kiteline_connectors::kafka_admin::KafkaAdmin;
+use kiteline_engine::{ids::TopicPartition, store::HeadState};
 use serde_json::{Value, json};
 
-use super::{checkpoint::read_all, settings::Settings};
+use super::{checkpoint::Shown, settings::Settings};
 use crate::{
     config::{
         plan::{Pipeline, Plan},
@@ -19,16 +19,18 @@ use crate::{
 
 /// Longest question to Kafka.
 const ASK_KAFKA: Duration = Duration::from_secs(5);
+/// Longest question to the checkpoint store.
+const ASK_STORE: Duration = Duration::from_secs(10);
 
 /// Show where each pipeline stands: run, members, and lag of each partition.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(super) struct Arguments {
     #[command(flatten)]
     settings: Settings,
 }
 
 /// Answers with one picture of each pipeline. Kafka may be away: then there is no lag, and it says so.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> {
     let plan = arguments.settings.plan()?;
     let mut pipelines = serde_json::Map::new();
     let mut text = String::new();
@@ -42,49 +44,47 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Failure> 
 }
 
 fn one(plan: &Plan, pipeline: &Pipeline) -> Result<(Value, String), Failure> {
-    let stored = read_all(plan, pipeline.name.as_str())?;
-    let config = KafkaSourceConfig {
-        bootstrap_servers: plan.kafka.bootstrap_servers.clone(),
-        group: pipeline.source.group.clone(),
-        topics: pipeline.source.topics.clone(),
-        instance_id: None,
-        properties: wiring::kafka_properties(&plan.kafka),
-        batch_records_max: 1,
-        batch_bytes_max: 1,
-    };
-    let (ends, trouble): (BTreeMap<TopicPartition, i64>, Option<String>) = match log_ranges(&config, ASK_KAFKA) {
-        Ok(ranges) => (ranges.into_iter().map(|(tp, range)| (tp, range.end)).collect(), None),
+    let shown = Shown::of(plan, pipeline, ASK_STORE)?;
+    let (ends, trouble) = match log_ends(plan, pipeline) {
+        Ok(ends) => (ends, None),
         Err(e) => (BTreeMap::new(), Some(crate::error::Chain(&e).to_string())),
     };
-    let mut rows = Vec::new();
-    let mut partitions = Vec::new();
-    let mut total = Some(0u64);
-    for (tp, checkpoint) in &stored.checkpoints {
+    let (mut rows, mut partitions, mut total) = (Vec::new(), Vec::new(), Some(0u64));
+    for (tp, checkpoint) in &shown.partitions {
         let end = ends.get(tp).copied();
-        let next = checkpoint.position.next_offset;
-        let lag = end.map(|end| u64::try_from(end - next).unwrap_or(0));
-        total = total.zip(lag).map(|(a, b)| a + b);
-        let owner = if checkpoint.owner.released { "released".to_owned() } else { checkpoint.owner.member.to_string() };
-        partitions.push(json!({
-            "partition": tp.to_string(), "next_offset": next, "log_end": end, "lag": lag, "owner": owner,
-            "generation": checkpoint.owner.generation.0, "revision": checkpoint.plugin.revision.0,
-        }));
         let number = |n: Option<i64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        let lag = lag.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        rows.push(vec![tp.to_string(), next.to_string(), number(end), lag, owner]);
+        let (next, owner) = match checkpoint {
+            Ok(c) if c.owner.released => (Some(c.position.next_offset), "released".to_owned()),
+            Ok(c) => (Some(c.position.next_offset), c.owner.member.to_string()),
+            Err(why) => (None, format!("unreadable: {why}")),
+        };
+        let lag = end.zip(next).map(|(end, next)| (end - next).max(0));
+        total = total.zip(lag.and_then(|n| u64::try_from(n).ok())).map(|(a, b)| a + b);
+        partitions.push(json!({
+            "topic": &*tp.topic, "partition": tp.partition, "next_offset": next, "log_end": end, "lag": lag,
+            "owner": owner,
+        }));
+        rows.push(vec![tp.to_string(), number(next), number(end), number(lag), owner]);
     }
-    let members: Vec<String> = stored.members.iter().map(|(id, _, _)| id.to_string()).collect();
+    let members: Vec<String> = shown.members.iter().map(|(id, _)| id.to_string()).collect();
+    let run = shown.run.as_ref().map(|(run, _, _)| run.0);
+    let running = !members.is_empty() && shown.run.as_ref().is_some_and(|(_, head, _)| *head == HeadState::Running);
     let json = json!({
-        "run": stored.run.map(|r| r.0), "running": stored.running, "members": members, "lag": total,
-        "partitions": partitions, "kafka": trouble.clone().unwrap_or_else(|| "reachable".into()),
+        "run": run, "running": running, "members": members, "lag": total, "partitions": partitions, "no_log_ends": trouble,
     });
-    let run = stored.run.map_or_else(|| "never run".to_owned(), |r| format!("run {}", r.0));
-    let state = if stored.running && !members.is_empty() { "running" } else { "not running" };
-    let mut text = format!("pipeline {}: {run}, {state}, {} members\n", pipeline.name, members.len());
+    let run = run.map_or_else(|| "never started".to_owned(), |run| format!("run {run}"));
+    let state = if running { format!("running on {}", members.join(", ")) } else { "not running".to_owned() };
+    let lag = total.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+    let mut text = format!("pipeline {}: {run}, {state}, lag {lag}\n", pipeline.name);
     if let Some(why) = trouble {
-        text.push_str(&format!("no log ends: {why}\n"));
+        text.push_str(&format!("log ends are not known: {why}\n"));
     }
     text.push_str(&table(&["partition", "next_offset", "log end", "lag", "owner"], &rows));
-    text.push('\n');
     Ok((json, text))
+}
+
+fn log_ends(plan: &Plan, pipeline: &Pipeline) -> Result<BTreeMap<TopicPartition, i64>, kiteline_connectors::Error> {
+    let admin = KafkaAdmin::new(&plan.kafka.bootstrap_servers, &wiring::kafka_properties(&plan.kafka))?;
+    let topics: Vec<&str> = pipeline.source.topics.iter().map(String::as_str).collect();
+    Ok(admin.log_ranges(&topics, ASK_KAFKA)?.into_iter().map(|(tp, range)| (tp, range.end)).collect())
 }

@@ -36,7 +36,8 @@ pub(super) struct App {
 impl App {
     pub(super) fn write(setup: &Setup, bootstrap: &str) -> Result<Self, Failure> {
         let root = setup.folder.clone();
-        let failed = |e: io::Error| Failure::from(Problem::new("demo.folder", "the demo's folder cannot be written").cause(&e));
+        let failed =
+            |e: io::Error| Failure::from(Problem::new("demo.folder", "the demo's folder cannot be written").cause(&e));
         for folder in ["conf", "lib"] {
             fs::create_dir_all(root.join(folder)).map_err(failed)?;
         }
@@ -54,7 +55,8 @@ impl App {
 
     fn put(&self, plugin: &Path) -> Result<(), Failure> {
         let failed = |e: io::Error| {
-            let problem = Problem::new("demo.plugin", format!("the demo's plugin \"{}\" is not there", plugin.display()));
+            let problem =
+                Problem::new("demo.plugin", format!("the demo's plugin \"{}\" is not there", plugin.display()));
             Failure::from(problem.cause(&e).hint("`make plugins` builds it; `--plugins DIR` names another folder"))
         };
         let (beside, target) = (self.root.join("lib/.demo.wasm"), self.root.join("lib/demo.wasm"));
@@ -64,7 +66,8 @@ impl App {
 
     /// Sum of all next_offsets, as `kiteline checkpoint show` tells them.
     pub(super) fn checkpointed(&self) -> Result<u64, Failure> {
-        let failed = |why: String| Failure::from(Problem::new("demo.checkpoint", "the checkpoints cannot be shown").detail(why));
+        let failed =
+            |why: String| Failure::from(Problem::new("demo.checkpoint", "the checkpoints cannot be shown").detail(why));
         let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let answer = Command::new(program)
             .args(["checkpoint", "show", "--format", "json", "--root"])

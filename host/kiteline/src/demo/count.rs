@@ -75,8 +75,8 @@ impl Counter {
         let source = KafkaSource::start(config, move |event| {
             let _ = sender.send(event);
         });
-        let source = source
-            .map_err(|e| Failure::from(Problem::new("demo.count", "the sinks cannot be read").cause(&e)))?;
+        let source =
+            source.map_err(|e| Failure::from(Problem::new("demo.count", "the sinks cannot be read").cause(&e)))?;
         let kept = |n: &u64| spoilt(*n) || quantity(*n) >= THRESHOLD;
         let expected = (0..records).filter(kept).count() as u64;
         let tally = Tally { dropped: records - expected, ..Tally::default() };

@@ -10,9 +10,7 @@ use std::{
 };
 
 use kiteline_connectors::sink::kafka::{KafkaSink, KafkaSinkConfig, SinkEvent};
-use kiteline_engine::record::{
-    OffsetRange, OutputBatch, OutputRecord, Record, RecordBatch, Span, TimestampKind,
-};
+use kiteline_engine::record::{OffsetRange, OutputBatch, OutputRecord, Record, RecordBatch, Span, TimestampKind};
 
 use super::{ORDERS, SPOILT_EVERY};
 use crate::error::{Failure, Problem};
@@ -106,7 +104,8 @@ struct Open {
 impl Maker {
     /// Writes `records` orders to Kafka, at its own pace, spread evenly over the partitions.
     pub(super) fn start(bootstrap: &str, records: u64, partitions: i32) -> Result<Self, Failure> {
-        let failed = |e: &dyn std::error::Error| Failure::from(Problem::new("demo.orders", "no orders can be made").cause(e));
+        let failed =
+            |e: &dyn std::error::Error| Failure::from(Problem::new("demo.orders", "no orders can be made").cause(e));
         let open = Arc::new((Mutex::new(Open::default()), Condvar::new()));
         let shared = Arc::clone(&open);
         let config = KafkaSinkConfig { bootstrap_servers: bootstrap.into(), properties: Vec::new() };

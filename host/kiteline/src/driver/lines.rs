@@ -14,7 +14,7 @@ use super::{schemas::Lookup, workers::Decoding};
 
 /// How the value bytes of one port are to be read.
 #[derive(Clone, Debug)]
-pub enum PortValues {
+pub(super) enum PortValues {
     /// As the source's records are.
     Source,
     /// Bytes without a schema.
@@ -25,7 +25,7 @@ pub enum PortValues {
 
 /// Renders outputs of one pipeline.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub(super) struct Lines {
     /// How the source's records are read.
     pub decoding: Decoding,
     /// By port number.
@@ -36,7 +36,7 @@ pub struct Lines {
 
 impl Lines {
     /// Appends one line for each of `records`. A value that cannot be shown as its schema says is shown as hex, with why.
-    pub fn outputs(&self, source: &RecordBatch, outputs: &OutputBatch, records: &[u32], out: &mut String) {
+    pub(super) fn outputs(&self, source: &RecordBatch, outputs: &OutputBatch, records: &[u32], out: &mut String) {
         for index in records {
             let record = &outputs.records[*index as usize];
             let origin = &source.records[record.source as usize];
@@ -113,7 +113,7 @@ impl Lines {
 }
 
 /// Appends one line for a dead letter: where it came from, why, and its bytes.
-pub fn dead_letter(source: &RecordBatch, rejection: &Rejection, digest: &str, at_ms: u64, out: &mut String) {
+pub(super) fn dead_letter(source: &RecordBatch, rejection: &Rejection, digest: &str, at_ms: u64, out: &mut String) {
     let record = &source.records[rejection.source as usize];
     let mut line = Map::new();
     line.insert("source".into(), position(source, record.offset));
@@ -154,7 +154,7 @@ fn put_bytes(line: &mut Map<String, Value>, name: &str, bytes: Option<&[u8]>) {
 }
 
 /// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
         let _ = write!(text, "{b:02x}");
         text

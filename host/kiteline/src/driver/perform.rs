@@ -237,7 +237,12 @@ impl Performer {
                 Event::StoreAnswer { request, answer, sent }
             }
             StoreEvent::Disconnected => {
-                return self.tell(Level::Warn, "checkpoint.disconnected", "connection to the checkpoint store lost", "");
+                return self.tell(
+                    Level::Warn,
+                    "checkpoint.disconnected",
+                    "connection to the checkpoint store lost",
+                    "",
+                );
             }
             StoreEvent::Reconnected => {
                 return self.tell(Level::Info, "checkpoint.reconnected", "connected to the checkpoint store again", "");

@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender},
@@ -75,10 +75,13 @@ pub(super) struct Loader {
     runtime: Runtime,
     surroundings: Surroundings,
     source_schema: Schema,
-    prefixes: Vec<(String, Vec<u8>)>,
+    prefixes: Prefixes,
     /// Names of the ports that sinks are wired to; a plugin with others needs a restart.
     ports: Vec<String>,
 }
+
+/// What stands before the datums of a port, by the port's name.
+type Prefixes = Vec<(String, Vec<u8>)>;
 
 /// What a wait ended with.
 enum Waited<T> {
@@ -118,7 +121,8 @@ pub(super) fn prepare(
     let count = plan.member.workers.map_or_else(cores, |n| n as usize);
     let workers = Workers::start(count, queue_max, &decoding, forward(sender, Input::Done)).map_err(threads)?;
     let process = Process::this();
-    let member = plan.member.id.as_ref().map_or_else(|| format!("{}-{}", process.host, process.pid), ToString::to_string);
+    let member =
+        plan.member.id.as_ref().map_or_else(|| format!("{}-{}", process.host, process.pid), ToString::to_string);
     let targets = Targets {
         ports: wired.targets.clone(),
         dead_letters: wired.dead_letters,
@@ -204,7 +208,7 @@ fn runtime(plan: &Plan, pipeline: &plan::Pipeline) -> Result<Runtime, Failure> {
     Runtime::new(limits).map_err(|e| fail("transform.runtime", "the sandbox cannot be set up", &e))
 }
 
-fn load_file(runtime: &Runtime, path: &PathBuf) -> Result<Plugin, Failure> {
+fn load_file(runtime: &Runtime, path: &Path) -> Result<Plugin, Failure> {
     let unreadable = |e: std::io::Error| {
         let message = format!("plugin file \"{}\" cannot be read", path.display());
         Failure::usage(vec![Problem::new("transform.unreadable-plugin", message).cause(&e)])
@@ -213,7 +217,7 @@ fn load_file(runtime: &Runtime, path: &PathBuf) -> Result<Plugin, Failure> {
     runtime.load(&bytes).map_err(|e| refused(path, &e))
 }
 
-fn refused(path: &PathBuf, error: &kiteline_sandbox::Error) -> Failure {
+fn refused(path: &Path, error: &kiteline_sandbox::Error) -> Failure {
     let message = format!("plugin \"{}\" cannot be used", path.display());
     let problem = Problem::new("transform.plugin", message).cause(error);
     Failure::usage(vec![match config::hint(error) {
@@ -246,7 +250,9 @@ fn deploy(
     let names: Vec<&str> = manifest.outputs.iter().map(|o| o.name.as_str()).collect();
     let sinks: Vec<Option<&str>> = pipeline.sinks.iter().map(|s| s.port.as_deref()).collect();
     let order = config::connect(&names, &sinks).map_err(|(_, why)| {
-        Failure::usage(vec![Problem::new("sink.port", "the plugin's ports and the pipeline's sinks do not fit").detail(why)])
+        Failure::usage(vec![
+            Problem::new("sink.port", "the plugin's ports and the pipeline's sinks do not fit").detail(why),
+        ])
     })?;
     let ports = manifest.outputs.iter().zip(&order).map(|(output, sink)| PortSetup {
         prefix: prefixes.iter().find(|(name, _)| *name == output.name).map(|(_, p)| p.clone()).unwrap_or_default(),
@@ -307,7 +313,8 @@ fn port_values(
                 Format::Same => PortValues::Source,
                 Format::Raw => PortValues::Raw,
                 Format::Avro(text) => {
-                    let schema = Schema::parse(text).map_err(|e| fail("transform.port", "a port's schema is wrong", &e))?;
+                    let schema =
+                        Schema::parse(text).map_err(|e| fail("transform.port", "a port's schema is wrong", &e))?;
                     let prefix = prefixes.iter().find(|(name, _)| *name == output.name).map_or(0, |(_, p)| p.len());
                     PortValues::Avro(schema, prefix)
                 }
@@ -332,7 +339,12 @@ struct Preparing<'a> {
 
 impl Preparing<'_> {
     /// Tries until it is there, tells why not, and listens for a stop meanwhile.
-    fn wait<T>(&self, event: &'static str, what: &str, mut attempt: impl FnMut() -> Try<T>) -> Result<Waited<T>, Failure> {
+    fn wait<T>(
+        &self,
+        event: &'static str,
+        what: &str,
+        mut attempt: impl FnMut() -> Try<T>,
+    ) -> Result<Waited<T>, Failure> {
         let mut told: Option<(Instant, String)> = None;
         loop {
             match attempt() {
@@ -349,7 +361,9 @@ impl Preparing<'_> {
             let until = Instant::now() + TRY_AGAIN;
             loop {
                 match self.inputs.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                    Ok(Input::Control(Control::Stop)) | Err(RecvTimeoutError::Disconnected) => return Ok(Waited::Stopped),
+                    Ok(Input::Control(Control::Stop)) | Err(RecvTimeoutError::Disconnected) => {
+                        return Ok(Waited::Stopped);
+                    }
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                 }
@@ -360,19 +374,20 @@ impl Preparing<'_> {
     /// How records are decoded, and the newest schema of the source.
     fn decoding(&self) -> Result<Waited<(Decoding, Schema)>, Failure> {
         match &self.pipeline.decode {
-            Decode::Plain(file) => {
-                Ok(Waited::There((Decoding::Plain(file.schema.clone()), file.schema.clone())))
-            }
+            Decode::Plain(file) => Ok(Waited::There((Decoding::Plain(file.schema.clone()), file.schema.clone()))),
             Decode::Confluent { registry, subject } => {
                 let client = wiring::registry(registry)?;
                 let what = format!("subject \"{subject}\" in the schema registry");
                 let newest = self.wait("decode.waiting", &what, || match client.latest(subject) {
                     Ok(latest) => Try::There((*latest.schema).clone()),
-                    Err(e @ (RegistryError::Passing { .. } | RegistryError::NotFound { .. })) => Try::NotYet(Chain(&e).to_string()),
+                    Err(e @ (RegistryError::Passing { .. } | RegistryError::NotFound)) => {
+                        Try::NotYet(Chain(&e).to_string())
+                    }
                     Err(e) => Try::Never(fail("decode.schema", "the source's newest schema cannot be used", &e)),
                 })?;
                 let Waited::There(schema) = newest else { return Ok(Waited::Stopped) };
-                let schemas = Schemas::start(client).map_err(|e| fail("pipeline.threads", "a thread cannot be started", &e))?;
+                let schemas =
+                    Schemas::start(client).map_err(|e| fail("pipeline.threads", "a thread cannot be started", &e))?;
                 Ok(Waited::There((Decoding::Registry(schemas), schema)))
             }
         }
@@ -408,7 +423,7 @@ impl Preparing<'_> {
     }
 
     /// What goes before the datums of each port whose sink wants a schema id there: its schema is registered now.
-    fn prefixes(&self, manifest: &kiteline_sandbox::Manifest) -> Result<Waited<Vec<(String, Vec<u8>)>>, Failure> {
+    fn prefixes(&self, manifest: &kiteline_sandbox::Manifest) -> Result<Waited<Prefixes>, Failure> {
         let first = manifest.outputs.first().map(|o| o.name.as_str()).unwrap_or_default();
         let mut prefixes = Vec::new();
         for output in &manifest.outputs {

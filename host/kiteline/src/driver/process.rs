@@ -4,7 +4,7 @@ use std::{fs, io::Read as _, path::Path};
 
 /// Facts about this process for its member node.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub(super) struct Process {
     /// Host name; `localhost` if the system does not tell.
     pub host: String,
     /// Process id.
@@ -15,7 +15,7 @@ pub struct Process {
 
 impl Process {
     /// Looks them up.
-    pub fn this() -> Self {
+    pub(super) fn this() -> Self {
         let line = |path: &str| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
         let host = line("/proc/sys/kernel/hostname");
         Self {
@@ -26,7 +26,7 @@ impl Process {
     }
 
     /// Whether the process that these facts name is surely gone: same host, same boot, and no such process.
-    pub fn surely_gone(&self, host: &str, boot: &str, pid: u32) -> bool {
+    pub(super) fn surely_gone(&self, host: &str, boot: &str, pid: u32) -> bool {
         let here = self.host == host && self.boot == boot && !self.boot.is_empty();
         here && pid != self.pid && !lives(pid)
     }
@@ -41,7 +41,7 @@ fn lives(pid: u32) -> bool {
 }
 
 /// 64 random bits from the system, or none if it has no source of them.
-pub fn random_seed() -> std::io::Result<u64> {
+pub(super) fn random_seed() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))

@@ -23,7 +23,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// What is known of a schema id.
 #[derive(Clone, Debug)]
-pub enum Lookup {
+pub(super) enum Lookup {
     /// The schema.
     Found(Arc<Schema>),
     /// There is none, or it cannot be used: the record's fault.
@@ -43,14 +43,14 @@ struct Known {
 
 /// Shared by all workers of a pipeline.
 #[derive(Clone, Debug)]
-pub struct Schemas {
+pub(super) struct Schemas {
     known: Arc<Mutex<Known>>,
     ask: SyncSender<u32>,
 }
 
 impl Schemas {
     /// Asks `registry` on a thread of its own, which ends with the last clone of this.
-    pub fn start(registry: Registry) -> std::io::Result<Self> {
+    pub(super) fn start(registry: Registry) -> std::io::Result<Self> {
         let known = Arc::new(Mutex::new(Known::default()));
         let (ask, asked) = sync_channel::<u32>(WAITING_MAX);
         let shared = Arc::clone(&known);
@@ -76,7 +76,7 @@ impl Schemas {
     }
 
     /// What is known of `id` now.
-    pub fn look_up(&self, id: u32) -> Lookup {
+    pub(super) fn look_up(&self, id: u32) -> Lookup {
         let mut known = lock(&self.known);
         if let Some(schema) = known.found.get(&id) {
             return Lookup::Found(Arc::clone(schema));

@@ -27,7 +27,7 @@ const STACK_BYTES: usize = 4 << 20;
 
 /// How records become datums.
 #[derive(Clone, Debug)]
-pub enum Decoding {
+pub(super) enum Decoding {
     /// Each value is a datum of this schema.
     Plain(Schema),
     /// Each value names its schema by the id in its prefix.
@@ -35,7 +35,7 @@ pub enum Decoding {
 }
 
 /// What a worker is asked to do.
-pub enum Job {
+pub(super) enum Job {
     /// Answer for every record of a batch.
     Transform(BatchId, TopicPartition, Revision, Arc<RecordBatch>),
     /// Nothing more comes of this partition for now: let its instance finish.
@@ -46,7 +46,7 @@ pub enum Job {
 
 /// How a batch went.
 #[derive(Debug)]
-pub enum Done {
+pub(crate) enum Done {
     /// Every record has an outcome.
     Transformed(BatchId, Box<Transformed>),
     /// A schema is not to be had yet; the batch comes again.
@@ -57,7 +57,7 @@ pub enum Done {
 
 /// What became of a batch.
 #[derive(Debug)]
-pub struct Transformed {
+pub(crate) struct Transformed {
     /// Records for sinks.
     pub outputs: OutputBatch,
     /// Records set aside.
@@ -69,7 +69,7 @@ pub struct Transformed {
 }
 
 /// The workers of one pipeline.
-pub struct Workers {
+pub(super) struct Workers {
     queues: Vec<SyncSender<Job>>,
     threads: Vec<JoinHandle<()>>,
     /// Which worker has which partition; given out in turn, kept as long as the process lives.
@@ -78,7 +78,7 @@ pub struct Workers {
 
 impl Workers {
     /// Starts `count` workers. `queue_max`: jobs that one may have waiting; the engine's bound on batches keeps below it.
-    pub fn start(
+    pub(super) fn start(
         count: usize,
         queue_max: usize,
         decoding: &Decoding,
@@ -89,7 +89,8 @@ impl Workers {
             let (queue, jobs) = sync_channel(queue_max);
             let (decoding, done) = (decoding.clone(), done.clone());
             let body = move || {
-                let mut worker = Worker { decoding, deployments: BTreeMap::new(), instances: BTreeMap::new(), data: Vec::new() };
+                let mut worker =
+                    Worker { decoding, deployments: BTreeMap::new(), instances: BTreeMap::new(), data: Vec::new() };
                 for job in jobs {
                     worker.perform(job, &done);
                 }
@@ -102,7 +103,7 @@ impl Workers {
     }
 
     /// Hands a job to the worker that has the partition, or to all of them.
-    pub fn send(&mut self, job: Job) {
+    pub(super) fn send(&mut self, job: Job) {
         let partition = match &job {
             Job::Transform(_, tp, _, _) | Job::Flush(tp) => tp,
             Job::Live(revision, deployment) => {
@@ -118,7 +119,7 @@ impl Workers {
     }
 
     /// Ends them after what is queued. Each call inside is bounded by its deadline, so this is too.
-    pub fn close(self) {
+    pub(super) fn close(self) {
         drop(self.queues);
         for thread in self.threads {
             // a worker that panicked has reported its batch already
@@ -214,7 +215,12 @@ impl Worker {
 }
 
 /// Finds out for each record where its datum lies and who wrote it. An error names what has to be waited for.
-fn decode(decoding: &Decoding, writers: &mut Writers, records: &RecordBatch, data: &mut Vec<Datum>) -> Result<(), String> {
+fn decode(
+    decoding: &Decoding,
+    writers: &mut Writers,
+    records: &RecordBatch,
+    data: &mut Vec<Datum>,
+) -> Result<(), String> {
     data.clear();
     // records of one batch mostly have one schema: remembered, so that a record costs no look-up
     let mut last: Option<(u32, WriterId)> = None;

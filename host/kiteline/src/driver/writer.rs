@@ -27,23 +27,23 @@ use super::{
 };
 
 /// Slot of dead letters that decode and transform made.
-pub const DEAD_LETTERS: u8 = 254;
+pub(super) const DEAD_LETTERS: u8 = 254;
 /// Slot of dead letters for what a sink refused.
-pub const REFUSED: u8 = 255;
+pub(super) const REFUSED: u8 = 255;
 
 /// Ticket of a slot of a batch.
-pub fn ticket(batch: BatchId, slot: u8) -> u64 {
+pub(super) fn ticket(batch: BatchId, slot: u8) -> u64 {
     batch.0 << 8 | u64::from(slot)
 }
 
 /// What a ticket stands for.
-pub fn of_ticket(ticket: u64) -> (BatchId, u8) {
+pub(super) fn of_ticket(ticket: u64) -> (BatchId, u8) {
     (BatchId(ticket >> 8), (ticket & 0xff) as u8)
 }
 
 /// Where the outputs of a port go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// A Kafka topic, unless the plugin names another one.
     Kafka(String),
     /// A file, by its number.
@@ -54,7 +54,7 @@ pub enum Target {
 
 /// Where dead letters go.
 #[derive(Clone, Debug)]
-pub enum DeadLetters {
+pub(super) enum DeadLetters {
     /// A Kafka topic.
     Topic(String),
     /// A file, by its number.
@@ -62,7 +62,7 @@ pub enum DeadLetters {
 }
 
 /// Everything that the writer writes to.
-pub struct Targets {
+pub(super) struct Targets {
     /// By port number.
     pub ports: Vec<Target>,
     /// Dead letters, if they are kept.
@@ -79,7 +79,7 @@ pub struct Targets {
 
 /// What every dead letter of a process says about where it was made.
 #[derive(Clone, Debug)]
-pub struct Provenance {
+pub(super) struct Provenance {
     /// App and pipeline.
     pub pipeline: String,
     /// Member id.
@@ -88,7 +88,7 @@ pub struct Provenance {
 
 /// A batch with what became of it.
 #[derive(Debug)]
-pub struct Written {
+pub(super) struct Written {
     /// Its name.
     pub batch: BatchId,
     /// The records.
@@ -101,7 +101,7 @@ pub struct Written {
 
 /// What the writer is asked to do.
 #[derive(Debug)]
-pub enum Write {
+pub(super) enum Write {
     /// Write the outputs and dead letters of a batch.
     Outputs(Arc<Written>),
     /// Write dead letters for outputs that a sink refused.
@@ -110,7 +110,7 @@ pub enum Write {
 
 /// What came of a ticket that the writer itself can answer for.
 #[derive(Debug)]
-pub enum WriteEvent {
+pub(crate) enum WriteEvent {
     /// Durable.
     Acknowledged(u64),
     /// Not durable, for a reason that may pass.
@@ -119,14 +119,14 @@ pub enum WriteEvent {
 
 /// The writer of one pipeline.
 #[derive(Debug)]
-pub struct Writer {
+pub(super) struct Writer {
     queue: SyncSender<Write>,
     thread: JoinHandle<()>,
 }
 
 impl Writer {
     /// Starts it. `queue_max`: batches that may wait; the engine's bound keeps below it.
-    pub fn start(
+    pub(super) fn start(
         targets: Targets,
         queue_max: usize,
         events: impl Fn(WriteEvent) + Send + 'static,
@@ -138,20 +138,20 @@ impl Writer {
     }
 
     /// Asks for a write.
-    pub fn send(&self, write: Write) {
+    pub(super) fn send(&self, write: Write) {
         // a writer that is gone loses it, and the stall limit shows that
         let _ = self.queue.send(write);
     }
 
     /// Ends it after what is queued.
-    pub fn close(self) {
+    pub(super) fn close(self) {
         drop(self.queue);
         let _ = self.thread.join();
     }
 }
 
 /// Which slots a batch will be acknowledged by: the sinks that get anything of it, and dead letters.
-pub fn slots(targets: &[Target], dead_letters: bool, result: &Transformed) -> Vec<u8> {
+pub(super) fn slots(targets: &[Target], dead_letters: bool, result: &Transformed) -> Vec<u8> {
     let mut used = [false; 64];
     for record in &result.outputs.records {
         used[usize::from(record.port)] = true;
@@ -295,7 +295,7 @@ impl Work {
 
 /// Names of the headers in which a dead letter carries its provenance. They replace any that it had, so that a letter that is
 /// sent back and set aside again does not grow.
-pub const HEADERS: [&str; 11] = [
+pub(super) const HEADERS: [&str; 11] = [
     "kiteline.stage",
     "kiteline.code",
     "kiteline.message",

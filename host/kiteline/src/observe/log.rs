@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_line_is_one_line_whatever_it_says() {
-        let line = Line::new(Level::Warn, "source.waiting", "broker not there\nfake").with("partition", "a b").with("n", 3);
+        let line =
+            Line::new(Level::Warn, "source.waiting", "broker not there\nfake").with("partition", "a b").with("n", 3);
         let text = Log::stderr(LogFormat::Text, Level::Info).render(&line, 1_764_600_000_123);
         let want = "2025-12-01T14:40:00.123Z warn  broker not there\\nfake [source.waiting] partition=\"a b\" n=3\n";
         assert_eq!(text, want);

@@ -41,11 +41,9 @@ pub(super) fn line(notice: &Notice) -> Option<Line> {
             let text = "another member owns the partition now; its work in flight here is dropped";
             Line::new(Warn, "checkpoint.fenced", text).with("partition", tp)
         }
-        Notice::Released(tp, next_offset) => {
-            Line::new(Info, "checkpoint.released", "partition given back")
-                .with("partition", tp)
-                .with("next_offset", next_offset)
-        }
+        Notice::Released(tp, next_offset) => Line::new(Info, "checkpoint.released", "partition given back")
+            .with("partition", tp)
+            .with("next_offset", next_offset),
         Notice::Held => Line::new(
             Error,
             "checkpoint.held",
@@ -66,11 +64,9 @@ pub(super) fn line(notice: &Notice) -> Option<Line> {
                 .with("wanted", wanted)
                 .with("log", format!("{}..{}", log.0, log.1))
         }
-        Notice::Halted(tp, why) => {
-            Line::new(Error, "source.halted", "partition stands still until a person acts")
-                .with("partition", tp)
-                .with("reason", why)
-        }
+        Notice::Halted(tp, why) => Line::new(Error, "source.halted", "partition stands still until a person acts")
+            .with("partition", tp)
+            .with("reason", why),
         Notice::Stalled(tp, ms) => {
             Line::new(Error, "source.stalled", "partition makes no progress").with("partition", tp).with("for_ms", ms)
         }
@@ -91,7 +87,8 @@ pub(super) fn line(notice: &Notice) -> Option<Line> {
             Line::new(Debug, "checkpoint.commit-unclear", text).with("partitions", partitions)
         }
         Notice::StoreFailed(why) => {
-            Line::new(Error, "checkpoint.store-failed", "the checkpoint store cannot do what was asked").with("reason", why)
+            Line::new(Error, "checkpoint.store-failed", "the checkpoint store cannot do what was asked")
+                .with("reason", why)
         }
         Notice::LateCompletion => return None,
     };

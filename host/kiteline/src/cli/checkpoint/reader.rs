@@ -7,7 +7,7 @@ use std::{
 
 use kiteline_connectors::checkpoint::{Store, StoreConfig, StoreEvent};
 use kiteline_engine::{
-    ids::{MemberId, RequestId},
+    ids::{MemberId, RequestId, TopicPartition},
     store::{Found, Key, MemberRecord, StoreAnswer, StoreRequest},
 };
 
@@ -59,6 +59,14 @@ impl Reader {
     pub(crate) fn members(&mut self) -> Result<Vec<(MemberId, MemberRecord)>, Failure> {
         match self.ask(StoreRequest::Members)? {
             StoreAnswer::Members(members) => Ok(members.into_iter().map(|(id, record, _)| (id, record)).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Every checkpoint, by partition.
+    pub(crate) fn checkpoints(&mut self) -> Result<Vec<(TopicPartition, Found)>, Failure> {
+        match self.ask(StoreRequest::Checkpoints)? {
+            StoreAnswer::Checkpoints(all) => Ok(all),
             other => Err(unexpected(&other)),
         }
     }
