@@ -107,6 +107,10 @@ pub(super) fn prepare(
     let preparing = Preparing { plan, pipeline, options, inputs };
     let runtime = runtime(plan, pipeline)?;
     let plugin = load_file(&runtime, &pipeline.transform.plugin)?;
+    // before anything is waited for, so that `latest` means now and not when the last sink came
+    let Waited::There(first_start) = preparing.first_start()? else {
+        return Ok(None);
+    };
     let Waited::There((decoding, source_schema)) = preparing.decoding()? else { return Ok(None) };
     let first = describe(&plugin, pipeline, &source_schema)?;
     let wired = preparing.wire(&first)?;
@@ -132,7 +136,6 @@ pub(super) fn prepare(
         provenance: Provenance { pipeline: format!("{}/{}", plan.app.name, pipeline.name), member: member.clone() },
     };
     let writer = Writer::start(targets, queue_max, forward(sender, Input::Write)).map_err(threads)?;
-    let Waited::There(first_start) = preparing.first_start()? else { return Ok(None) };
     let store = Store::start(wiring::store(plan, pipeline.name.as_str(), false)?, forward(sender, Input::Store))
         .map_err(|e| fail("checkpoint.store", "the checkpoint store cannot be used", &e))?;
     let identity = Identity {
@@ -323,6 +326,16 @@ fn port_values(
         .collect()
 }
 
+/// Why a topic cannot be used yet, and what helps where it is only missing.
+fn with_hint(error: &kiteline_connectors::Error) -> String {
+    use kiteline_connectors::Error::{KafkaTopic, NoTopic};
+    let hint = match error {
+        NoTopic { .. } | KafkaTopic { .. } => "; `kiteline setup` shows what is missing, with --apply it makes it",
+        _ => "",
+    };
+    format!("{}{hint}", Chain(error))
+}
+
 /// Where ports and dead letters lead to.
 struct Wired {
     targets: Vec<Target>,
@@ -482,7 +495,7 @@ impl Preparing<'_> {
         let what = format!("sink topics {}", names.join(", "));
         let proved = self.wait("sink.waiting", &what, || match sink.check(&names, ASK_KAFKA) {
             Ok(facts) => Try::There(facts),
-            Err(e) => Try::NotYet(Chain(&e).to_string()),
+            Err(e) => Try::NotYet(with_hint(&e)),
         })?;
         Ok(match proved {
             Waited::There(facts) => {
@@ -519,7 +532,7 @@ impl Preparing<'_> {
         let names: Vec<&str> = config.topics.iter().map(String::as_str).collect();
         let ranges = self.wait("source.waiting", &what, || match admin.log_ranges(&names, ASK_KAFKA) {
             Ok(ranges) => Try::There(ranges),
-            Err(e) => Try::NotYet(Chain(&e).to_string()),
+            Err(e) => Try::NotYet(with_hint(&e)),
         })?;
         let Waited::There(ranges) = ranges else { return Ok(Waited::Stopped) };
         Ok(Waited::There(match self.pipeline.source.start {

@@ -50,7 +50,7 @@ const PURGE_MAX: Duration = Duration::from_secs(1);
 struct Shared {
     tickets: Tickets,
     events: Events,
-    /// The client said that it cannot go on.
+    /// The client cannot go on, or must not: a record was not written, and a later one of its partition would overtake it.
     broken: AtomicBool,
     stopping: AtomicBool,
 }
@@ -97,9 +97,10 @@ impl Producing {
             stopping: AtomicBool::new(false),
         });
         let (own, events, asker) = (Arc::clone(&shared), Arc::clone(&queue), client.clone());
+        let purger = Arc::clone(&producer);
         let thread = thread::Builder::new()
             .name("kafka-sink".to_owned())
-            .spawn(move || poll_all(&own, &events, &asker))
+            .spawn(move || poll_all(&own, &events, &asker, &purger))
             .map_err(|source| Error::Thread { name: "kafka-sink", source })?;
         Ok(Self {
             targets: RwLock::new(HashMap::new()),
@@ -162,14 +163,20 @@ impl Producing {
 }
 
 /// The thread: delivery reports, errors, and a look at the brokers while they are waited for.
-fn poll_all(shared: &Shared, queue: &Queue, client: &Client) {
+fn poll_all(shared: &Shared, queue: &Queue, client: &Client, producer: &BaseProducer) {
     let mut health = Health::new();
     let tell = |event| (shared.events)(event);
     while !shared.stopping.load(Ordering::Acquire) {
         match queue.poll(POLL_MAX) {
             Some(Event::Deliveries(deliveries)) => {
-                if count(shared, &deliveries) && health.well() {
+                let counted = count(shared, &deliveries);
+                if counted.delivered && health.well() {
                     tell(SinkEvent::Recovered);
+                }
+                // Whoever wrote it will write it and all that follows again, in order: nothing that waits behind it may go out
+                // first. So this producer ends, with all that it holds, and a new one takes over.
+                if counted.failed && !shared.broken.swap(true, Ordering::AcqRel) {
+                    producer.purge(PurgeConfig::default().queue().inflight());
                 }
             }
             Some(Event::Error { code, fatal, text }) => {
@@ -192,9 +199,18 @@ fn poll_all(shared: &Shared, queue: &Queue, client: &Client) {
     }
 }
 
-/// Counts reports; neighbours of one ticket, which is most of them, are counted together. Whether any record was delivered.
-fn count(shared: &Shared, deliveries: &Deliveries) -> bool {
-    let (mut place, mut run, mut delivered) = (0, 0, false);
+/// What a batch of delivery reports said.
+struct Counted {
+    /// A record was written.
+    delivered: bool,
+    /// A record was not written, for no fault of its own.
+    failed: bool,
+}
+
+/// Counts reports; neighbours of one ticket, which is most of them, are counted together.
+fn count(shared: &Shared, deliveries: &Deliveries) -> Counted {
+    let (mut place, mut run) = (0, 0);
+    let mut counted = Counted { delivered: false, failed: false };
     deliveries.for_each(|opaque, code| {
         let of = (opaque >> 32) as u32;
         if of != place {
@@ -205,15 +221,15 @@ fn count(shared: &Shared, deliveries: &Deliveries) -> bool {
         }
         run += 1;
         if code.failed() {
-            shared.tickets.wrong(opaque, code);
+            counted.failed |= shared.tickets.wrong(opaque, code);
         } else {
-            delivered = true;
+            counted.delivered = true;
         }
     });
     if let Some(event) = shared.tickets.settle(place, run) {
         (shared.events)(event);
     }
-    delivered
+    counted
 }
 
 /// The producer's configuration. `batch.size` is kept below what every topic takes, so that only a record that is too large by

@@ -94,11 +94,12 @@ impl Tickets {
         self.places[place as usize].sizes_known.store(false, Ordering::Relaxed);
     }
 
-    /// Notes what is wrong with a record; it still has to be settled.
-    pub(super) fn wrong(&self, opaque: usize, code: Code) {
+    /// Notes what is wrong with a record; it still has to be settled. Whether it is not the record's fault, so that it comes again.
+    pub(super) fn wrong(&self, opaque: usize, code: Code) -> bool {
         let ticket = &self.places[opaque >> 32];
         if refusal(code, ticket.sizes_known.load(Ordering::Relaxed)) {
             self.refuse((opaque >> 32) as u32, opaque as u32, code.to_string());
+            false
         } else {
             let hint = if code.0 == 10 {
                 "; what the topic takes could not be read, so the record at fault is not known"
@@ -106,6 +107,7 @@ impl Tickets {
                 ""
             };
             self.fail((opaque >> 32) as u32, 1, &format!("{code}{hint}"));
+            true
         }
     }
 
