@@ -14,7 +14,7 @@ mod write;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock, mpsc::channel},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak, mpsc::channel},
     thread,
     time::{Duration, Instant},
 };
@@ -170,6 +170,11 @@ impl KafkaSink {
         write::outputs(&self.working(), ticket, source, outputs, records, default_topic);
     }
 
+    /// A way into Kafka that ends as soon as anything on it was not written.
+    pub fn lane(&self) -> Lane {
+        Lane { producing: Arc::downgrade(&self.working()), events: Arc::clone(&self.events) }
+    }
+
     /// Hands dead letters to the client, in order. Ends as [`KafkaSink::write`] does; records are numbered as in `letters`.
     pub fn write_dead_letters(&self, ticket: u64, topic: &str, letters: &[DeadLetter<'_>]) {
         write::dead_letters(&self.working(), ticket, topic, letters);
@@ -224,6 +229,33 @@ impl KafkaSink {
             stop_aside(old, limit, || {});
         }
         Ok(())
+    }
+}
+
+/// The way of one feeding of a partition into Kafka: bound to one producer. When a record was not written, that producer ends, and
+/// so do its lanes; whoever writes again begins a new one. So nothing can overtake what failed.
+pub struct Lane {
+    producing: Weak<Producing>,
+    events: Events,
+}
+
+impl Lane {
+    /// As [`KafkaSink::write`]. On a lane that has ended it fails at once.
+    pub fn write(
+        &self,
+        ticket: u64,
+        source: &RecordBatch,
+        outputs: &OutputBatch,
+        records: &[u32],
+        default_topic: &str,
+    ) {
+        match self.producing.upgrade().filter(|producing| !producing.broken()) {
+            Some(producing) => write::outputs(&producing, ticket, source, outputs, records, default_topic),
+            None => {
+                let message = "a record before this one was not written".to_owned();
+                (self.events)(SinkEvent::Failed { ticket, message });
+            }
+        }
     }
 }
 

@@ -46,10 +46,13 @@ impl Membership {
             return Outcome::Pending;
         };
         if !self.same_plugin() {
-            let live = self.heads.revision.as_ref().map_or("none", |r| r.digest.as_str());
+            let named = |digest: &str, config: &str| format!("plugin {digest} with configuration {config}");
+            let live = self.heads.revision.as_ref();
             return Outcome::Failed(format!(
-                "the pipeline runs revision {} with plugin {live}, but this member has plugin {}",
-                desired.live.0, self.plugin.digest
+                "the pipeline runs revision {} of {}, but this member has {}",
+                desired.live.0,
+                live.map_or_else(|| "no plugin".to_owned(), |r| named(&r.digest, &r.config_digest)),
+                named(&self.plugin.digest, &self.plugin.config_digest),
             ));
         }
         let mut ops = vec![Op::Check(Key::RunHead, head_version)];

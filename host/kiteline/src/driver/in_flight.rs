@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kiteline_engine::{
-    ids::{BatchId, TopicPartition},
+    ids::{BatchId, FeedId, TopicPartition},
     record::{RecordBatch, Rejection},
 };
 
@@ -12,6 +12,8 @@ use super::writer::Written;
 /// One batch.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// Under which feeding it came.
+    pub(super) feed: FeedId,
     /// The records.
     pub(super) source: Arc<RecordBatch>,
     /// What became of them, once the plugin has answered.
@@ -33,11 +35,17 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Takes records in under a new name.
-    pub(super) fn add(&mut self, source: RecordBatch) -> BatchId {
+    pub(super) fn add(&mut self, feed: FeedId, source: RecordBatch) -> BatchId {
         self.next += 1;
         let id = BatchId(self.next);
-        let entry =
-            Entry { source: Arc::new(source), written: None, open: Vec::new(), refused: Vec::new(), failed: false };
+        let entry = Entry {
+            feed,
+            source: Arc::new(source),
+            written: None,
+            open: Vec::new(),
+            refused: Vec::new(),
+            failed: false,
+        };
         self.entries.insert(id, entry);
         id
     }

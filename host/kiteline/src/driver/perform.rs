@@ -200,7 +200,7 @@ impl Performer {
                 count(&self.observer.counters.bytes_read, batch.bytes.len() as u64);
                 let end = self.ends.entry(partition.clone()).or_insert(range.until);
                 *end = range.until.max(*end);
-                let batch = self.in_flight.add(batch);
+                let batch = self.in_flight.add(feed, batch);
                 Event::Fetched { partition, feed, batch, range, records }
             }
             SourceEvent::Positions(list) => {
@@ -306,7 +306,7 @@ impl Performer {
         let writes = u32::try_from(open.len()).unwrap_or(u32::MAX);
         let entry = self.in_flight.get(batch)?;
         entry.open = open;
-        entry.written = Some(Arc::new(Written { batch, source, result, digest }));
+        entry.written = Some(Arc::new(Written { batch, feed: entry.feed, source, result, digest }));
         Some(Event::Transformed { batch, writes, stop })
     }
 

@@ -18,10 +18,7 @@ use kiteline_connectors::{
     checkpoint::Store,
     decode::{Registry, RegistryError},
     kafka_admin::KafkaAdmin,
-    sink::{
-        FileSink,
-        kafka::{KafkaSink, KafkaSinkConfig},
-    },
+    sink::kafka::{KafkaSink, KafkaSinkConfig},
     source::kafka::KafkaSourceConfig,
 };
 use kiteline_engine::{
@@ -39,7 +36,7 @@ use super::{
     process::{Process, random_seed},
     schemas::Schemas,
     workers::{Decoding, Workers},
-    writer::{DeadLetters, Provenance, Target, Targets, Writer},
+    writer::{DeadLetters, OutFile, Provenance, Target, Targets, Writer},
 };
 use crate::{
     config::{
@@ -117,7 +114,7 @@ pub(super) fn prepare(
     let Waited::There(prefixes) = preparing.prefixes(&first)? else { return Ok(None) };
     let deployment = deploy(&plugin, pipeline, &source_schema, &prefixes)?;
     let Waited::There(kafka) = preparing.sinks(sender)? else { return Ok(None) };
-    let files = wired.files.iter().map(FileSink::open).collect::<Result<Vec<_>, _>>();
+    let files = wired.files.iter().map(|path| OutFile::open(path)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(|e| fail("sink.file", "a sink's file cannot be used", &e))?;
 
     let queue_max = pipeline.limits.pipeline_batches_max as usize * 2 + 64;

@@ -4,6 +4,8 @@
 //! acknowledged here. A ticket is a batch and a slot: the sink's number, or one of two for dead letters.
 
 use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -13,19 +15,22 @@ use std::{
 
 use kiteline_connectors::sink::{
     FileSink, StdoutSink,
-    kafka::{DeadLetter, KafkaSink},
+    kafka::{self, DeadLetter, KafkaSink},
 };
 use kiteline_engine::{
-    ids::BatchId,
+    ids::{BatchId, FeedId, TopicPartition},
     record::{RecordBatch, Rejection},
 };
 
 use super::{
     clock,
+    in_flight::partition_of,
     lines::{self, Lines},
     workers::Transformed,
 };
 
+/// Batches that share one sync of the files.
+const SHARED_MAX: usize = 64;
 /// Slot of dead letters that decode and transform made.
 pub(super) const DEAD_LETTERS: u8 = 254;
 /// Slot of dead letters for what a sink refused.
@@ -70,11 +75,41 @@ pub(super) struct Targets {
     /// The producer, if anything goes to Kafka.
     pub kafka: Option<Arc<KafkaSink>>,
     /// Files by number.
-    pub files: Vec<FileSink>,
+    pub files: Vec<OutFile>,
     /// How values become text.
     pub lines: Lines,
     /// Names what is written into each dead letter.
     pub provenance: Provenance,
+}
+
+/// A file that is written to, opened anew after its disk failed: what a failed sync left is not known.
+#[derive(Debug)]
+pub(super) struct OutFile {
+    path: PathBuf,
+    sink: Option<FileSink>,
+}
+
+impl OutFile {
+    /// Opens it; a torn last line of a former process is cut.
+    pub(super) fn open(path: &Path) -> Result<Self, kiteline_connectors::Error> {
+        Ok(Self { path: path.to_owned(), sink: Some(FileSink::open(path)?) })
+    }
+
+    fn write(&mut self, lines: &str) -> Result<(), kiteline_connectors::Error> {
+        let sink = match &mut self.sink {
+            Some(sink) => sink,
+            None => self.sink.insert(FileSink::open(&self.path)?),
+        };
+        sink.write(lines.as_bytes())
+    }
+
+    fn sync(&mut self) -> Result<(), kiteline_connectors::Error> {
+        let synced = self.sink.as_mut().map_or(Ok(()), FileSink::sync);
+        if synced.is_err() {
+            self.sink = None;
+        }
+        synced
+    }
 }
 
 /// What every dead letter of a process says about where it was made.
@@ -91,6 +126,8 @@ pub(super) struct Provenance {
 pub(super) struct Written {
     /// Its name.
     pub batch: BatchId,
+    /// Under which feeding it came.
+    pub feed: FeedId,
     /// The records.
     pub source: Arc<RecordBatch>,
     /// What became of them.
@@ -132,7 +169,14 @@ impl Writer {
         events: impl Fn(WriteEvent) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (queue, asked) = sync_channel(queue_max);
-        let mut work = Work { targets, text: String::new(), by_port: Vec::new(), stdout: StdoutSink::new() };
+        let mut work = Work {
+            targets,
+            lanes: BTreeMap::new(),
+            text: String::new(),
+            by_port: Vec::new(),
+            unsynced: Vec::new(),
+            stdout: StdoutSink::new(),
+        };
         let thread = thread::Builder::new().name("writer".into()).spawn(move || work.run(&asked, &events))?;
         Ok(Self { queue, thread })
     }
@@ -164,58 +208,101 @@ pub(super) fn slots(targets: &[Target], dead_letters: bool, result: &Transformed
     slots
 }
 
+/// The way of one feeding to the sinks. Once something on it was not written it has ended: what comes behind must not overtake.
+struct Lane {
+    feed: FeedId,
+    kafka: Option<kafka::Lane>,
+    ended: bool,
+}
+
+/// Lines that a file has and its disk may not.
+struct Unsynced {
+    ticket: u64,
+    file: usize,
+    partition: TopicPartition,
+}
+
 struct Work {
     targets: Targets,
+    /// By partition, the feeding at hand. Bounded by the partitions that this process has ever had.
+    lanes: BTreeMap<TopicPartition, Lane>,
     /// Text of the batch at hand; reused.
     text: String,
     /// Indexes of the batch's records, by port; reused.
     by_port: Vec<Vec<u32>>,
+    /// Lines of this turn; reused.
+    unsynced: Vec<Unsynced>,
     stdout: StdoutSink,
 }
 
 impl Work {
     fn run(&mut self, asked: &Receiver<Write>, events: &impl Fn(WriteEvent)) {
         while let Ok(first) = asked.recv() {
-            let mut unsynced: Vec<(u64, usize)> = Vec::new();
-            self.perform(first, events, &mut unsynced);
+            self.perform(first, events);
             // what waits already shares the sync
-            for next in asked.try_iter().take(64) {
-                self.perform(next, events, &mut unsynced);
+            for next in asked.try_iter().take(SHARED_MAX) {
+                self.perform(next, events);
             }
-            self.sync(&unsynced, events);
+            self.sync(events);
         }
     }
 
-    fn sync(&mut self, unsynced: &[(u64, usize)], events: &impl Fn(WriteEvent)) {
+    fn sync(&mut self, events: &impl Fn(WriteEvent)) {
         let mut results: Vec<Option<Result<(), String>>> = self.targets.files.iter().map(|_| None).collect();
-        for (ticket, file) in unsynced {
+        for line in std::mem::take(&mut self.unsynced) {
             let files = &mut self.targets.files;
-            let result = results[*file].get_or_insert_with(|| files[*file].sync().map_err(|e| chain(&e)));
-            events(match result {
-                Ok(()) => WriteEvent::Acknowledged(*ticket),
-                Err(why) => WriteEvent::Failed(*ticket, why.clone()),
-            });
+            let result = results[line.file].get_or_insert_with(|| files[line.file].sync().map_err(|e| chain(&e)));
+            match result {
+                Ok(()) => events(WriteEvent::Acknowledged(line.ticket)),
+                Err(why) => {
+                    events(WriteEvent::Failed(line.ticket, why.clone()));
+                    self.end_lane(&line.partition);
+                }
+            }
         }
     }
 
-    fn perform(&mut self, write: Write, events: &impl Fn(WriteEvent), unsynced: &mut Vec<(u64, usize)>) {
+    fn end_lane(&mut self, partition: &TopicPartition) {
+        if let Some(lane) = self.lanes.get_mut(partition) {
+            lane.ended = true;
+        }
+    }
+
+    fn perform(&mut self, write: Write, events: &impl Fn(WriteEvent)) {
         match write {
             Write::Outputs(written) => {
+                let partition = partition_of(&written.source);
+                if self.lane(&partition, written.feed).ended {
+                    let message = "a batch before this one was not written".to_owned();
+                    return events(WriteEvent::Failed(ticket(written.batch, 0), message));
+                }
                 self.sort_by_port(&written);
                 for port in 0..self.by_port.len() {
                     if !self.by_port[port].is_empty() {
-                        self.outputs(&written, port, events, unsynced);
+                        self.outputs(&written, &partition, port, events);
                     }
                 }
                 if !written.result.rejected.is_empty() {
                     let ticket = ticket(written.batch, DEAD_LETTERS);
-                    self.dead_letters(ticket, &written, &written.result.rejected, events, unsynced);
+                    self.dead_letters(ticket, &written, &partition, &written.result.rejected, events);
                 }
             }
             Write::Refused(written, rejected) => {
-                self.dead_letters(ticket(written.batch, REFUSED), &written, &rejected, events, unsynced);
+                let partition = partition_of(&written.source);
+                self.dead_letters(ticket(written.batch, REFUSED), &written, &partition, &rejected, events);
             }
         }
+    }
+
+    /// The lane of a feeding; a new one where another feeding has begun.
+    fn lane(&mut self, partition: &TopicPartition, feed: FeedId) -> &Lane {
+        let kafka = &self.targets.kafka;
+        let begin = || Lane { feed, kafka: kafka.as_ref().map(|k| k.lane()), ended: false };
+        let lane = self.lanes.entry(partition.clone()).or_insert_with(begin);
+        if lane.feed != feed {
+            *lane = begin();
+        }
+        lane
     }
 
     fn sort_by_port(&mut self, written: &Written) {
@@ -226,39 +313,40 @@ impl Work {
         }
     }
 
-    fn outputs(
-        &mut self,
-        written: &Written,
-        port: usize,
-        events: &impl Fn(WriteEvent),
-        unsynced: &mut Vec<(u64, usize)>,
-    ) {
+    fn outputs(&mut self, written: &Written, partition: &TopicPartition, port: usize, events: &impl Fn(WriteEvent)) {
         let (records, outputs) = (&self.by_port[port], &written.result.outputs);
         let ticket = ticket(written.batch, u8::try_from(port).unwrap_or(u8::MAX));
-        match self.targets.ports[port].clone() {
+        match &self.targets.ports[port] {
             Target::Kafka(topic) => {
-                if let Some(kafka) = &self.targets.kafka {
-                    kafka.write(ticket, &written.source, outputs, records, &topic);
+                if let Some(kafka) = self.lanes.get(partition).and_then(|lane| lane.kafka.as_ref()) {
+                    kafka.write(ticket, &written.source, outputs, records, topic);
                 }
             }
             target => {
                 self.text.clear();
                 self.targets.lines.outputs(&written.source, outputs, records, &mut self.text);
-                self.line(ticket, &target, events, unsynced);
+                let file = match target {
+                    Target::File(file) => Some(*file),
+                    Target::Kafka(_) | Target::Stdout => None,
+                };
+                self.lines(ticket, file, partition, events);
             }
         }
     }
 
-    /// Writes the text at hand to a file or standard output.
-    fn line(&mut self, ticket: u64, target: &Target, events: &impl Fn(WriteEvent), unsynced: &mut Vec<(u64, usize)>) {
-        let result = match target {
-            Target::File(file) => self.targets.files[*file].write(self.text.as_bytes()).map(|()| Some(*file)),
-            _ => self.stdout.write(self.text.as_bytes()).map(|()| None),
+    /// Writes the text at hand to a file, or to standard output.
+    fn lines(&mut self, ticket: u64, file: Option<usize>, partition: &TopicPartition, events: &impl Fn(WriteEvent)) {
+        let written = match file {
+            Some(file) => self.targets.files[file].write(&self.text),
+            None => self.stdout.write(self.text.as_bytes()),
         };
-        match result {
-            Ok(Some(file)) => unsynced.push((ticket, file)),
-            Ok(None) => events(WriteEvent::Acknowledged(ticket)),
-            Err(e) => events(WriteEvent::Failed(ticket, chain(&e))),
+        match (written, file) {
+            (Ok(()), Some(file)) => self.unsynced.push(Unsynced { ticket, file, partition: partition.clone() }),
+            (Ok(()), None) => events(WriteEvent::Acknowledged(ticket)),
+            (Err(e), _) => {
+                events(WriteEvent::Failed(ticket, chain(&e)));
+                self.end_lane(partition);
+            }
         }
     }
 
@@ -266,19 +354,20 @@ impl Work {
         &mut self,
         ticket: u64,
         written: &Written,
+        partition: &TopicPartition,
         rejected: &[Rejection],
         events: &impl Fn(WriteEvent),
-        unsynced: &mut Vec<(u64, usize)>,
     ) {
         let at_ms = clock::now().wall_ms;
-        match self.targets.dead_letters.clone() {
+        match &self.targets.dead_letters {
             None => events(WriteEvent::Acknowledged(ticket)),
             Some(DeadLetters::File(file)) => {
+                let file = *file;
                 self.text.clear();
                 for rejection in rejected {
                     lines::dead_letter(&written.source, rejection, &written.digest, at_ms, &mut self.text);
                 }
-                self.line(ticket, &Target::File(file), events, unsynced);
+                self.lines(ticket, Some(file), partition, events);
             }
             Some(DeadLetters::Topic(topic)) => {
                 let notes: Vec<_> =
@@ -286,7 +375,7 @@ impl Work {
                 let letters: Vec<_> =
                     rejected.iter().zip(&notes).map(|(r, notes)| letter(&written.source, r, notes)).collect();
                 if let Some(kafka) = &self.targets.kafka {
-                    kafka.write_dead_letters(ticket, &topic, &letters);
+                    kafka.write_dead_letters(ticket, topic, &letters);
                 }
             }
         }
