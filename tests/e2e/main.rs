@@ -3,7 +3,11 @@
 //! May test what only whole processes show: kills, restarts, outages, what a person reads. What can be shown by the simulator
 //! or in a crate is not tested here.
 
+mod ending;
+mod files;
 mod line;
 mod outages;
+mod plugins;
+mod positions;
 mod records;
 mod registry;

@@ -31,10 +31,18 @@ fn what_is_not_there_is_waited_for_and_named() {
         }
         process.stop(LIMIT);
     };
-    check(Settings { bootstrap: NOWHERE.into(), ..settings.clone() }, "sink.waiting", &["waiting for", &topics.to]);
-    check(Settings { zookeeper: NOWHERE.into(), ..settings.clone() }, "checkpoint.waiting", &["waiting for the checkpoint store"]);
+    check(Settings { bootstrap: NOWHERE.into(), ..settings.clone() }, "source.waiting", &["waiting for", &topics.from]);
+    check(
+        Settings { zookeeper: NOWHERE.into(), ..settings.clone() },
+        "checkpoint.waiting",
+        &["waiting for the checkpoint store"],
+    );
     let absent = kafka::unique("absent");
-    check(Settings { topics: vec![absent.clone()], ..settings.clone() }, "source.waiting", &[&absent, "kiteline setup"]);
+    check(
+        Settings { topics: vec![absent.clone()], ..settings.clone() },
+        "source.waiting",
+        &[&absent, "kiteline setup"],
+    );
     let sinks = format!("[[pipeline.p.sink]]\nkind = \"kafka\"\ntopic = \"{absent}\"\n");
     check(Settings { sinks, ..settings }, "sink.waiting", &[&absent, "kiteline setup"]);
 }
@@ -100,7 +108,12 @@ fn nothing_is_lost(settings: &Settings, from: &str, to: &str, happens: impl FnOn
     let all = came.len();
     let mut last = None;
     // what comes for the first time comes in order
-    came.retain(|n| last.is_none_or(|l| *n > l) && { last = Some(*n); true });
+    came.retain(|n| {
+        last.is_none_or(|l| *n > l) && {
+            last = Some(*n);
+            true
+        }
+    });
     assert_eq!(came, (0..ORDERS).collect::<Vec<_>>());
     println!("{} repeated", all - came.len());
 }
@@ -114,9 +127,7 @@ fn a_killed_zookeeper_leader_loses_nothing() {
     nothing_is_lost(&settings, &topics.from, &topics.to, |_| {
         let leader = ensemble.leader();
         ensemble.tell(&["stop", "--kill", "--node", &leader]);
-        wait::until("another leader", LIMIT, || {
-            ensemble.try_tell(&["status"]).1.contains("leader").then_some(())
-        });
+        wait::until("another leader", LIMIT, || ensemble.try_tell(&["status"]).1.contains("leader").then_some(()));
         ensemble.tell(&["start", "--node", &leader]);
     });
 }
@@ -134,7 +145,7 @@ fn a_restarted_broker_loses_nothing() {
     });
 }
 
-/// A record that is the first thing after an outage of everything is still decoded, and still the only one of its kind.
+/// Broker and checkpoint store away at once, longer than the session's proof: no new writes meanwhile, and on when both are back.
 #[test]
 fn both_stores_away_at_once() {
     let broker = Service::kafka();

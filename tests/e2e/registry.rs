@@ -36,18 +36,14 @@ fn case_14_tombstones_and_foreign_frames() {
         .into_iter()
         .chain([Some(&good[..])])
         .enumerate()
-        .map(|(n, value)| Rec {
-            key: (n % 2 == 0).then(Vec::new),
-            value: value.map(<[u8]>::to_vec),
-            ..Rec::default()
-        })
+        .map(|(n, value)| Rec { key: (n % 2 == 0).then(Vec::new), value: value.map(<[u8]>::to_vec), ..Rec::default() })
         .collect();
     send(&topics.from, records.clone());
     App::write(&settings).run_until_end(LIMIT);
     let pairs = |records: &[Rec]| records.iter().map(|r| (r.key.clone(), r.value.clone())).collect::<Vec<_>>();
     let came = read_all(&topics.to);
     assert_eq!(pairs(&came), pairs(&[records[0].clone(), records[5].clone()]));
-    assert!(came.iter().all(|r| header(r, "stamped-by") != ""), "the plugin saw the tombstone too: {came:?}");
+    assert!(came.iter().all(|r| !header(r, "stamped-by").is_empty()), "the plugin saw the tombstone too: {came:?}");
     let letters = read_all(&topics.dead);
     assert_eq!(pairs(&letters), pairs(&records[1..5]));
     for (letter, word) in letters.iter().zip(["empty", "ends within", "ends within", "0x48"]) {
@@ -113,5 +109,9 @@ fn what_a_plugin_makes_is_registered_and_framed() {
     text(&mut expected, "ring twice");
     // the stand-in numbers what it is given from the highest id that it has
     assert_eq!(slim[0].value, Some(framed(ID + 1, &expected)));
-    assert!(registry.requests().contains(&format!("POST /subjects/{tagged}-value/versions")), "{:?}", registry.requests());
+    assert!(
+        registry.requests().contains(&format!("POST /subjects/{tagged}-value/versions")),
+        "{:?}",
+        registry.requests()
+    );
 }

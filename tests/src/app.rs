@@ -179,6 +179,21 @@ impl App {
         (status.code(), text.get(before.min(text.len())..).unwrap_or_default().to_owned())
     }
 
+    /// What `kiteline status` says of the pipeline `p`.
+    pub fn status(&self) -> Value {
+        let answer = kiteline(&["status", "--format", "json", "--root", &self.root.to_string_lossy()]);
+        assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+        let mut json: Value = serde_json::from_slice(&answer.stdout).expect("JSON");
+        json["pipelines"]["p"].take()
+    }
+
+    /// Live members, as `kiteline status` names them.
+    pub fn members(&self) -> Vec<String> {
+        let status = self.status();
+        let names = status["members"].as_array().expect("members").iter();
+        names.map(|m| m.as_str().expect("a name").to_owned()).collect()
+    }
+
     /// The next offset of a partition, if it has a checkpoint.
     pub fn checkpoint(&self, topic: &str, partition: i32) -> Option<i64> {
         let name = format!("{topic}/{partition}");

@@ -83,6 +83,14 @@ pub fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     made.into_iter().for_each(|r| assert!(r.is_ok(), "topic {name} is made: {r:?}"));
 }
 
+/// Makes a topic, if the broker will have it: one that is being deleted is in the way for a moment.
+pub fn try_create_topic(name: &str, partitions: i32) -> bool {
+    let (admin, options) = admin();
+    let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    let made = block(admin.create_topics([&topic], &options)).expect("an answer");
+    made.iter().all(Result::is_ok)
+}
+
 /// Deletes a topic.
 pub fn delete_topic(name: &str) {
     let (admin, options) = admin();

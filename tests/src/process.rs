@@ -77,8 +77,9 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        let what = format!("the end of a process; its log: {}", self.tail());
-        wait::until(&what, limit, || self.child.try_wait().expect("it can be asked"))
+        let log = self.log.clone();
+        let ended = || self.child.try_wait().expect("it can be asked");
+        wait::until_or(limit, ended, || format!("the end of a process; its log: {}", tail(&log)))
     }
 
     /// Whether it still runs.
@@ -101,16 +102,20 @@ impl Process {
 
     /// Waits until the log holds a text.
     pub fn wait_for_log(&self, text: &str, limit: Duration) {
-        wait::until(&format!("\"{text}\" in {}: {}", self.log.display(), self.tail()), limit, || {
-            self.log_text().contains(text).then_some(())
-        });
+        let there = || self.log_text().contains(text).then_some(());
+        wait::until_or(limit, there, || format!("\"{text}\" in {}: {}", self.log.display(), self.tail()));
     }
 
     fn tail(&self) -> String {
-        let text = self.log_text();
-        let lines: Vec<&str> = text.lines().rev().take(20).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+        tail(&self.log)
     }
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(30).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
 impl Drop for Process {

@@ -1,0 +1,83 @@
+//! How a run ends: in order, in time, also while its topic vanishes; and what can be seen of it before.
+
+use std::time::{Duration, Instant};
+
+use kiteline_tests::{
+    app::{App, line},
+    kafka::{self, read_all, send, wait_for},
+    orders::{numbers, order},
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// `member.grace_ms` of these tests.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A stop commits what was done, ends with 0 within the grace, and the next start repeats nothing.
+#[test]
+fn a_stop_commits_the_last_batch() {
+    let (topics, mut settings) = line("identity", 2);
+    settings.more = format!("[member]\ngrace_ms = {}", GRACE.as_millis());
+    let app = App::write(&settings);
+    // so rare that only the stop can have committed
+    let process = app.run(0, &["--set", "checkpoint.interval_ms=60000"]);
+    send(&topics.from, (0..10).map(|n| order(n, i32::from(n % 2 == 1))));
+    wait_for(&topics.to, 10, LIMIT);
+    let began = Instant::now();
+    process.stop(LIMIT);
+    assert!(began.elapsed() <= GRACE, "{:?}", began.elapsed());
+    assert_eq!([0, 1].map(|p| app.checkpoint(&topics.from, p)), [Some(5), Some(5)]);
+    assert!(app.checkpoints().iter().all(|(_, _, entry)| entry["released"] == true), "released for the next");
+    app.run_until_end(LIMIT);
+    let mut came = numbers(&read_all(&topics.to));
+    came.sort_unstable();
+    assert_eq!(came, (0..10).collect::<Vec<_>>());
+}
+
+/// Case 16: the topic is deleted in the moment of the stop: the process is gone in time all the same.
+#[test]
+fn case_16_a_stop_while_the_topic_is_deleted() {
+    for round in 0..3 {
+        let (topics, mut settings) = line("identity", 2);
+        settings.more = format!("[member]\ngrace_ms = {}", GRACE.as_millis());
+        let app = App::write(&settings);
+        let process = app.run(0, &[]);
+        send(&topics.from, (0..10).map(|n| order(n, i32::from(n % 2 == 1))));
+        wait_for(&topics.to, 10, LIMIT);
+        kafka::delete_topic(&topics.from);
+        process.signal("TERM");
+        let began = Instant::now();
+        process.wait(LIMIT);
+        assert!(began.elapsed() <= GRACE + Duration::from_secs(5), "round {round}: {:?}", began.elapsed());
+        let mut came = numbers(&read_all(&topics.to));
+        came.sort_unstable();
+        assert_eq!(came, (0..10).collect::<Vec<_>>(), "round {round}");
+    }
+}
+
+/// `kiteline status` beside a running pipeline, and after it.
+#[test]
+fn status_shows_members_and_lag() {
+    let (topics, settings) = line("identity", 2);
+    send(&topics.from, (0..10).map(|n| order(n, i32::from(n % 2 == 1))));
+    let app = App::write(&settings);
+    let process = app.run(0, &[]);
+    for partition in 0..2 {
+        app.wait_for_checkpoint(&topics.from, partition, 5, LIMIT);
+    }
+    let said = app.status();
+    let p = &said;
+    assert_eq!(
+        (p["run"].as_u64(), p["running"].as_bool(), p["lag"].as_u64()),
+        (Some(1), Some(true), Some(0)),
+        "{said}"
+    );
+    let members = app.members();
+    assert_eq!(members.len(), 1, "{said}");
+    assert!(members[0].ends_with(&format!("-{}", process.pid())), "{said}");
+    assert!(p["partitions"].as_array().is_some_and(|l| l.iter().all(|e| e["owner"] == members[0].as_str())), "{said}");
+    process.stop(LIMIT);
+    send(&topics.from, [order(10, 0), order(11, 0)]);
+    let said = app.status();
+    let p = &said;
+    assert_eq!((p["running"].as_bool(), p["lag"].as_u64()), (Some(false), Some(2)), "{said}");
+}
