@@ -4,6 +4,7 @@
 //! for each, the engine is stepped and its effects are handed to whoever performs them: the source's thread, the workers, the
 //! writer, the store's thread. None of these hand-overs waits: the engine keeps fewer in flight than their queues hold.
 
+mod alone;
 pub mod clock;
 mod in_flight;
 mod lines;
@@ -200,6 +201,9 @@ impl<'a> Loop<'a> {
             if self.ticked_at.elapsed() >= Duration::from_millis(self.engine.tick_ms()) {
                 self.ticked_at = Instant::now();
                 self.step(Event::Tick);
+                if let Some(why) = self.performer.alone.as_ref().and_then(alone::Alone::refusal) {
+                    self.step(Event::Failed(why));
+                }
             }
             if self.options.progress && progress.due() {
                 let (lag, age) = self.performer.lag_and_age(&self.engine.snapshot());

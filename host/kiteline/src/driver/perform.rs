@@ -24,7 +24,9 @@ use kiteline_engine::{
 use kiteline_sandbox::{Deployment, LogLevel};
 
 use super::{
-    Input, clock, count, forward,
+    Input,
+    alone::Alone,
+    clock, count, forward,
     in_flight::{InFlight, partition_of},
     log_range,
     prepare::Loader,
@@ -55,6 +57,8 @@ pub(super) struct Performer {
     pub(super) targets: Vec<Target>,
     pub(super) on_record_error: OnRecordError,
     pub(super) process: Process,
+    /// Where checkpoints are in files: whether this process is alone in the group.
+    pub(super) alone: Option<Alone>,
     pub(super) loader: Loader,
     pub(super) in_flight: InFlight,
     /// Loaded plugins that have no number yet, by token.
@@ -189,6 +193,13 @@ impl Performer {
     }
 
     fn source_event(&mut self, event: SourceEvent) -> Option<Event> {
+        if let Some(alone) = &mut self.alone {
+            match &event {
+                SourceEvent::Assigned(list) => alone.assigned(list),
+                SourceEvent::Revoked(list) | SourceEvent::Lost(list) => alone.taken(list),
+                _ => {}
+            }
+        }
         Some(match event {
             SourceEvent::Assigned(list) => Event::Assigned(list),
             SourceEvent::Revoked(list) => Event::Revoked(list),

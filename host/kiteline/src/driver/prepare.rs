@@ -24,13 +24,15 @@ use kiteline_connectors::{
 use kiteline_engine::{
     Identity,
     event::Candidate,
-    ids::MemberId,
+    ids::{MemberId, TopicPartition},
     pipeline::{OnLostPosition, Pipeline, Setup},
 };
 use kiteline_sandbox::{CallLimits, Deployment, DeploymentSetup, Format, Plugin, PortSetup, Runtime, RuntimeLimits};
 
 use super::{
-    Control, Input, Options, forward,
+    Control, Input, Options,
+    alone::Alone,
+    forward,
     lines::{Lines, PortValues},
     perform::Performer,
     process::{Process, random_seed},
@@ -41,7 +43,7 @@ use super::{
 use crate::{
     config::{
         self, Surroundings,
-        plan::{self, Decode, OnRecordError, Plan, SinkEncode, SinkTarget},
+        plan::{self, CheckpointStore, Decode, OnRecordError, Plan, SinkEncode, SinkTarget},
         wiring,
     },
     error::{Chain, Failure, Problem},
@@ -105,9 +107,7 @@ pub(super) fn prepare(
     let runtime = runtime(plan, pipeline)?;
     let plugin = load_file(&runtime, &pipeline.transform.plugin)?;
     // before anything is waited for, so that `latest` means now and not when the last sink came
-    let Waited::There(first_start) = preparing.first_start()? else {
-        return Ok(None);
-    };
+    let Waited::There((partitions, first_start)) = preparing.first_start()? else { return Ok(None) };
     let Waited::There((decoding, source_schema)) = preparing.decoding()? else { return Ok(None) };
     let first = describe(&plugin, pipeline, &source_schema)?;
     let wired = preparing.wire(&first)?;
@@ -176,6 +176,7 @@ pub(super) fn prepare(
         targets: wired.targets,
         on_record_error: pipeline.on_record_error.clone(),
         process,
+        alone: matches!(plan.checkpoint.store, CheckpointStore::File).then(|| Alone::new(partitions)),
         loader,
         in_flight: super::in_flight::InFlight::default(),
         candidates: [(FIRST_TOKEN, deployment)].into(),
@@ -520,8 +521,8 @@ impl Preparing<'_> {
         }
     }
 
-    /// Source topics must be there. `latest` is pinned here: what is written from now on belongs to a pipeline that begins now.
-    fn first_start(&self) -> Result<Waited<Vec<(kiteline_engine::ids::TopicPartition, i64)>>, Failure> {
+    /// Source topics must be there; how many partitions they have. `latest` is pinned here: what is written from now on belongs to a pipeline that begins now.
+    fn first_start(&self) -> Result<Waited<(usize, Vec<(TopicPartition, i64)>)>, Failure> {
         let config = self.source_config();
         let what = format!("source topics {}", config.topics.join(", "));
         let admin = KafkaAdmin::new(&config.bootstrap_servers, &config.properties)
@@ -532,10 +533,12 @@ impl Preparing<'_> {
             Err(e) => Try::NotYet(with_hint(&e)),
         })?;
         let Waited::There(ranges) = ranges else { return Ok(Waited::Stopped) };
-        Ok(Waited::There(match self.pipeline.source.start {
+        let partitions = ranges.len();
+        let start = match self.pipeline.source.start {
             plan::Start::Earliest => Vec::new(),
             plan::Start::Latest => ranges.into_iter().map(|(tp, range)| (tp, range.end)).collect(),
-        }))
+        };
+        Ok(Waited::There((partitions, start)))
     }
 }
 
