@@ -1,6 +1,9 @@
 //! How a run ends: in order, in time, also while its topic vanishes; and what can be seen of it before.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
 
 use kiteline_tests::{
     app::{App, line},
@@ -31,6 +34,66 @@ fn a_stop_commits_the_last_batch() {
     let mut came = numbers(&read_all(&topics.to));
     came.sort_unstable();
     assert_eq!(came, (0..10).collect::<Vec<_>>());
+}
+
+/// A stop in the midst of a backlog: in order, in time, and nothing comes twice.
+#[test]
+fn a_stop_under_load_repeats_nothing() {
+    const ORDERS: u64 = 60_000;
+    let (topics, mut settings) = line("identity", 2);
+    settings.more = format!("[member]\ngrace_ms = {}", GRACE.as_millis());
+    send(&topics.from, (0..ORDERS).map(|n| order(n, i32::from(n % 2 == 1))));
+    let app = App::write(&settings);
+    let process = app.run(0, &[]);
+    wait_for(&topics.to, 1, LIMIT);
+    let began = Instant::now();
+    process.stop(LIMIT);
+    assert!(began.elapsed() <= GRACE, "{:?}", began.elapsed());
+    let written: i64 = kafka::ends(&topics.to).iter().sum();
+    let committed: i64 = app.checkpoints().iter().map(|(_, next, _)| next).sum();
+    assert_eq!(committed, written, "what was written is committed");
+    app.run_until_end(LIMIT);
+    assert_eq!(kafka::ends(&topics.to), [i64::try_from(ORDERS).expect("small")]);
+}
+
+/// A member that joins and leaves in order while records flow: the work moves there and back, and nothing comes twice.
+#[test]
+fn a_member_that_comes_and_goes_repeats_nothing() {
+    let (topics, settings) = line("identity", 4);
+    let app = App::write(&settings);
+    let over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut sent = 0u64;
+            while !over.load(SeqCst) {
+                send(&topics.from, (sent..sent + 400).map(|n| order(n, i32::try_from(n % 4).expect("small"))));
+                sent += 400;
+            }
+            i64::try_from(sent).expect("small")
+        });
+        let first = app.run(0, &[]);
+        wait_for(&topics.to, 1, LIMIT);
+        let second = app.run(1, &[]);
+        second.wait_for_log("[checkpoint.claimed]", LIMIT);
+        let log = second.log.clone();
+        second.stop(LIMIT);
+        let released = std::fs::read_to_string(log).unwrap_or_default();
+        assert!(released.contains("[checkpoint.released]"), "{released}");
+        over.store(true, SeqCst);
+        let sent = sender.join().expect("all orders are sent");
+        for partition in 0..4 {
+            app.wait_for_checkpoint(&topics.from, partition, sent / 4, LIMIT);
+        }
+        first.stop(LIMIT);
+        sent
+    });
+    let mut came = numbers(&read_all(&topics.to));
+    for partition in 0..4 {
+        let of: Vec<u64> = came.iter().copied().filter(|n| n % 4 == partition).collect();
+        assert!(of.is_sorted(), "partition {partition} is in order");
+    }
+    came.sort_unstable();
+    assert_eq!(came, (0..sent.cast_unsigned()).collect::<Vec<_>>());
 }
 
 /// Case 16: the topic is deleted in the moment of the stop: the process is gone in time all the same.

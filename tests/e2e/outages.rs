@@ -1,9 +1,12 @@
 //! What is away: said, waited for, and nothing lost when it is back.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
 
 use kiteline_tests::{
-    app::{App, Settings, line, names},
+    app::{App, Settings, Topics, line, names},
     kafka::{self, create_topic, read_all, send, wait_for},
     orders::{datum, numbers, order, record},
     process::Process,
@@ -91,31 +94,41 @@ fn case_19_without_a_dead_letter_topic_the_partition_waits() {
     process.stop(LIMIT);
 }
 
-/// Sends orders while something happens to the services, and checks that each came out, in order, and the checkpoint is at the end.
-fn nothing_is_lost(settings: &Settings, from: &str, to: &str, happens: impl FnOnce(&Process)) {
-    const ORDERS: u64 = 3_000;
+/// Sends orders all the while something happens to the services, and checks that each came out, in order.
+fn nothing_is_lost(settings: &Settings, topics: &Topics, happens: impl FnOnce(&Process)) {
     let app = App::write(settings);
     let process = app.run(0, &[]);
-    let (before, after) = (ORDERS / 3, 2 * ORDERS / 3);
-    send(from, (0..before).map(|n| order(n, 0)));
-    wait_for(to, 1, LIMIT);
-    send(from, (before..after).map(|n| order(n, 0)));
-    happens(&process);
-    send(from, (after..ORDERS).map(|n| order(n, 0)));
-    app.wait_for_checkpoint(from, 0, i64::try_from(ORDERS).expect("small"), Duration::from_secs(90));
-    process.stop(LIMIT);
-    let mut came = numbers(&read_all(to));
-    let all = came.len();
-    let mut last = None;
-    // what comes for the first time comes in order
-    came.retain(|n| {
-        last.is_none_or(|l| *n > l) && {
-            last = Some(*n);
-            true
-        }
+    let over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            kafka::use_broker(&settings.bootstrap);
+            let mut sent = 0;
+            loop {
+                let last = over.load(SeqCst);
+                send(&topics.from, (sent..sent + 100).map(|n| order(n, 0)));
+                sent += 100;
+                if last {
+                    return sent;
+                }
+            }
+        });
+        wait_for(&topics.to, 1, LIMIT);
+        happens(&process);
+        over.store(true, SeqCst);
+        sender.join().expect("all orders are sent")
     });
-    assert_eq!(came, (0..ORDERS).collect::<Vec<_>>());
-    println!("{} repeated", all - came.len());
+    app.wait_for_checkpoint(&topics.from, 0, i64::try_from(sent).expect("small"), Duration::from_secs(90));
+    process.stop(LIMIT);
+    let all = numbers(&read_all(&topics.to));
+    let mut first = Vec::new();
+    // what comes for the first time comes in order
+    for n in &all {
+        if first.last().is_none_or(|last| n > last) {
+            first.push(*n);
+        }
+    }
+    assert_eq!(first, (0..sent).collect::<Vec<_>>());
+    println!("{sent} orders, {} repeated", all.len() - first.len());
 }
 
 /// The leader of three ZooKeeper servers is killed while records flow.
@@ -124,7 +137,7 @@ fn a_killed_zookeeper_leader_loses_nothing() {
     let ensemble = Service::zookeeper(3);
     let (topics, mut settings) = line("identity", 1);
     settings.zookeeper.clone_from(&ensemble.address);
-    nothing_is_lost(&settings, &topics.from, &topics.to, |_| {
+    nothing_is_lost(&settings, &topics, |_| {
         let leader = ensemble.leader();
         ensemble.tell(&["stop", "--kill", "--node", &leader]);
         wait::until("another leader", LIMIT, || ensemble.try_tell(&["status"]).1.contains("leader").then_some(()));
@@ -138,7 +151,7 @@ fn a_restarted_broker_loses_nothing() {
     let broker = Service::kafka();
     kafka::use_broker(&broker.address);
     let (topics, settings) = line("identity", 1);
-    nothing_is_lost(&settings, &topics.from, &topics.to, |process| {
+    nothing_is_lost(&settings, &topics, |process| {
         broker.tell(&["stop", "--kill"]);
         process.wait_for_log("waiting for Kafka", LIMIT);
         broker.tell(&["start"]);

@@ -82,6 +82,24 @@ fn a_bad_plugin_is_refused_and_the_live_one_goes_on() {
     assert_eq!(came.iter().map(|r| header(r, "stamped-by")).collect::<Vec<_>>(), ["v1", "v1", "v3"]);
 }
 
+/// A member id names one process: a second one of that name is refused, and a killed one's successor takes over at once.
+#[test]
+fn a_member_id_is_used_once() {
+    let (topics, mut settings) = line("identity", 1);
+    settings.more = "[member]\nid = \"first\"".into();
+    let app = App::write(&settings);
+    let process = app.run(0, &[]);
+    process.wait_for_log("[checkpoint.claimed]", LIMIT);
+    let (code, log) = app.run_and_wait(1, &[], LIMIT);
+    assert_eq!(code, Some(4), "{log}");
+    assert!(log.contains("\"first\"") && log.contains("in use"), "{log}");
+    process.kill();
+    send(&topics.from, [order(0, 0)]);
+    let next = app.run(2, &[]);
+    app.wait_for_checkpoint(&topics.from, 0, 1, LIMIT);
+    next.stop(LIMIT);
+}
+
 /// A member with another plugin than the one that is live would mix two: it is refused, by both names; the first goes on.
 #[test]
 fn a_member_with_another_plugin_is_refused_by_name() {

@@ -198,6 +198,27 @@ fn case_05_a_loop_ends_at_its_deadline() {
     assert_eq!(app.checkpoint(&topics.from, 0), Some(20));
 }
 
+/// What becomes of a bad record is the owner's choice: `stop` halts before it and names it, `drop` goes on without it.
+#[test]
+fn a_bad_record_stops_or_is_dropped_where_that_is_wanted() {
+    let (topics, mut settings) = line("identity", 1);
+    send(&topics.from, [order(0, 0), record(1, 0, vec![0xff, 0xff]), order(2, 0)]);
+    settings.dead_letter = String::new();
+    settings.pipeline = "on_record_error = \"stop\"".into();
+    let app = App::write(&settings);
+    let (code, log) = app.run_and_wait(0, &["--until-end"], LIMIT);
+    assert_eq!(code, Some(4), "{log}");
+    assert!(log.contains("record at offset 1 was rejected") && log.contains("decode."), "{log}");
+    assert!(app.checkpoint(&topics.from, 0).is_some_and(|at| at <= 1), "the checkpoint is not past it");
+    settings.pipeline = "on_record_error = \"drop\"".into();
+    app.configure(&settings);
+    app.run_until_end(LIMIT);
+    let mut came = numbers(&read_all(&topics.to));
+    came.dedup();
+    assert_eq!(came, [0, 2]);
+    assert_eq!(app.checkpoint(&topics.from, 0), Some(3));
+}
+
 /// What `kiteline plugin inspect` says of a sample plugin.
 fn digest(name: &str) -> String {
     let path = kiteline_tests::process::plugin(name);
