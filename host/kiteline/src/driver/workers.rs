@@ -89,8 +89,13 @@ impl Workers {
             let (queue, jobs) = sync_channel(queue_max);
             let (decoding, done) = (decoding.clone(), done.clone());
             let body = move || {
-                let mut worker =
-                    Worker { decoding, deployments: BTreeMap::new(), instances: BTreeMap::new(), data: Vec::new() };
+                let mut worker = Worker {
+                    decoding,
+                    deployments: BTreeMap::new(),
+                    instances: BTreeMap::new(),
+                    data: Vec::new(),
+                    room: (0, 0),
+                };
                 for job in jobs {
                     worker.perform(job, &done);
                 }
@@ -143,6 +148,8 @@ struct Worker {
     instances: BTreeMap<Home, Transformer>,
     /// What the decode stage found out about each record; reused.
     data: Vec<Datum>,
+    /// Outputs of the last batch, and bytes that they owned: what the next one gets room for at once, instead of growing into it.
+    room: (usize, usize),
 }
 
 /// A deployment with the writer schemas that this worker has met.
@@ -204,8 +211,13 @@ impl Worker {
             return Done::Failed(batch, "the instance is missing".into());
         };
         let (mut outputs, mut rejected) = (OutputBatch::default(), Vec::new());
+        outputs.records.reserve(self.room.0);
+        outputs.bytes.reserve(self.room.1);
         match transformer.transform(records, &self.data, &mut outputs, &mut rejected) {
-            Ok(report) => Done::Transformed(batch, Box::new(Transformed { outputs, rejected, report, revision })),
+            Ok(report) => {
+                self.room = (outputs.records.len(), outputs.bytes.len());
+                Done::Transformed(batch, Box::new(Transformed { outputs, rejected, report, revision }))
+            }
             Err(e) => {
                 self.instances.remove(&home);
                 Done::Failed(batch, crate::error::Chain(&e).to_string())
