@@ -6,7 +6,10 @@ use kiteline_connectors::{
     Error,
     source::kafka::{KafkaSource, SourceCommand, SourceEvent},
 };
-use kiteline_engine::{ids::TopicPartition, record::TimestampKind};
+use kiteline_engine::{
+    ids::TopicPartition,
+    record::{RecordBatch, TimestampKind},
+};
 
 use crate::support::{PATIENCE, Plain, Source, cluster, config, identity, numbers, plain, put};
 
@@ -139,16 +142,23 @@ fn records_are_handed_over_as_they_are() {
     put(&mock, "in", 0, &records);
     let mut source = Source::start(config(&mock, &["in", "out"]));
     let assigned = source.join();
-    source.feed(&assigned[0], 1, 0, 1);
-    let (batch, _) = source.batch(1);
-    assert_eq!(plain(&batch).into_iter().map(|(_, record)| record).collect::<Vec<_>>(), records);
-    let kinds: Vec<TimestampKind> = batch.records.iter().map(|record| record.timestamp_kind).collect();
+    source.feed(&assigned[0], 1, 0, 100);
+    // how many batches they come in is the client's choice
+    let mut batches = Vec::new();
+    while batches.iter().map(|b: &RecordBatch| b.records.len()).sum::<usize>() < records.len() {
+        batches.push(source.batch(1).0);
+    }
+    let came: Vec<Plain> = batches.iter().flat_map(plain).map(|(_, record)| record).collect();
+    assert_eq!(came, records);
+    let kinds: Vec<TimestampKind> = batches.iter().flat_map(|b| &b.records).map(|r| r.timestamp_kind).collect();
     assert_eq!((kinds[0], kinds[6]), (TimestampKind::Create, TimestampKind::None));
 
     // and through the sink
     let sink = crate::support::Sink::start(&mock, &[]);
-    sink.write_all(1, &batch, &identity(&batch, -1), "out");
-    assert_eq!(sink.ended(), kiteline_connectors::sink::kafka::SinkEvent::Acknowledged { ticket: 1 });
+    for (ticket, batch) in (1..).zip(&batches) {
+        sink.write_all(ticket, batch, &identity(batch, -1), "out");
+        assert_eq!(sink.ended(), kiteline_connectors::sink::kafka::SinkEvent::Acknowledged { ticket });
+    }
     source.feed(&assigned[1], 2, 0, 100);
     let out: Vec<Plain> = source.until_end(2, 0).into_iter().map(|(_, record)| record).collect();
     assert_eq!(out, records);
