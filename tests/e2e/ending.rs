@@ -9,6 +9,7 @@ use kiteline_tests::{
     app::{App, line},
     kafka::{self, read_all, send, wait_for},
     orders::{numbers, order},
+    wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -42,16 +43,21 @@ fn a_stop_under_load_repeats_nothing() {
     const ORDERS: u64 = 60_000;
     let (topics, mut settings) = line("identity", 2);
     settings.more = format!("[member]\ngrace_ms = {}", GRACE.as_millis());
+    // record by record, so that there is a midst
+    settings.pipeline = "limits = { batch_records_max = 1 }".into();
     send(&topics.from, (0..ORDERS).map(|n| order(n, i32::from(n % 2 == 1))));
     let app = App::write(&settings);
     let process = app.run(0, &[]);
-    wait_for(&topics.to, 1, LIMIT);
+    wait::until("the first output", LIMIT, || (kafka::ends(&topics.to)[0] > 0).then_some(()));
     let began = Instant::now();
     process.stop(LIMIT);
     assert!(began.elapsed() <= GRACE, "{:?}", began.elapsed());
     let written: i64 = kafka::ends(&topics.to).iter().sum();
+    assert!(written < i64::try_from(ORDERS).expect("small"), "the stop came in the midst");
     let committed: i64 = app.checkpoints().iter().map(|(_, next, _)| next).sum();
     assert_eq!(committed, written, "what was written is committed");
+    settings.pipeline.clear();
+    app.configure(&settings);
     app.run_until_end(LIMIT);
     assert_eq!(kafka::ends(&topics.to), [i64::try_from(ORDERS).expect("small")]);
 }
