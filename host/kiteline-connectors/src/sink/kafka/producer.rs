@@ -133,6 +133,11 @@ impl Producing {
         self.shared.broken.load(Ordering::Acquire)
     }
 
+    /// Something was not handed over: nothing behind it may go this way. A new producer takes over; what the client has goes out.
+    pub(super) fn end_lanes(&self) {
+        self.shared.broken.store(true, Ordering::Release);
+    }
+
     /// The topic to write to; asked once a topic and batch.
     pub(super) fn target(&self, topic: &str) -> Result<Arc<Target>, Code> {
         if let Some(target) = self.targets.read().unwrap_or_else(PoisonError::into_inner).get(topic) {
@@ -255,7 +260,9 @@ fn settings(config: &KafkaSinkConfig, known: &KnownTopics) -> Result<ClientConfi
     }
     let defaults = [
         ("client.id", "kiteline".to_owned()),
-        ("linger.ms", "5".to_owned()),
+        // While a partition has a request under way and a batch behind it has waited this long, librdkafka's thread (2.12.1) spins
+        // instead of sleeping. In the benchmark's job on a busy machine, 20 ms instead of 5 saved a seventh of all CPU time.
+        ("linger.ms", "20".to_owned()),
         ("partitioner", "murmur2_random".to_owned()),
         ("delivery.timeout.ms", DELIVERY_TIMEOUT_MS_MAX.to_string()),
         ("queue.buffering.max.messages", "200000".to_owned()),
