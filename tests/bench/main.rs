@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         }
     }
     kafka::delete_topic(&source);
+    runner::clean();
     table(&wanted, &results);
     ExitCode::SUCCESS
 }

@@ -31,7 +31,8 @@ pub(crate) struct Measured {
     pub(crate) per_cpu_second: f64,
 }
 
-/// Runs it once from the start of `source` to its end, into a topic of its own, and checks what came out.
+/// Runs it once from the start of `source` to its end, into a topic of its own, and checks what came out. The app's folder is
+/// kept from run to run, but for its checkpoints: an app is installed once, and its plugin compiled once.
 pub(crate) fn run(kind: &Kind, source: &str, records: u64) -> Measured {
     let to = kafka::unique("bench-out");
     kafka::create_topic(&to, PARTITIONS as i32, &[("message.timestamp.type", "LogAppendTime")]);
@@ -39,7 +40,8 @@ pub(crate) fn run(kind: &Kind, source: &str, records: u64) -> Measured {
     let mut command = match &app {
         Some(root) => {
             let mut command = Command::new(program());
-            command.args(["run", "--until-end", "--root"]).arg(root);
+            let log = fs::File::create(root.join("run.log")).expect("a log file");
+            command.args(["run", "--until-end", "--root"]).arg(root).stderr(log);
             command
         }
         None => {
@@ -53,7 +55,7 @@ pub(crate) fn run(kind: &Kind, source: &str, records: u64) -> Measured {
     let found = sink::check(&to, records);
     kafka::delete_topic(&to);
     if let Some(root) = app {
-        fs::remove_dir_all(root).expect("the app's folder is ours");
+        fs::remove_dir_all(root.join("var/checkpoints")).expect("the run kept checkpoints");
     }
     Measured { per_second: records as f64 / found.seconds, per_cpu_second: records as f64 / cpu }
 }
@@ -74,7 +76,7 @@ fn cpu_of(command: &mut Command, limit: Duration) -> f64 {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    assert!(status.success(), "{command:?}: {status}");
+    assert!(status.success(), "{command:?}: {status}; its log, if it has one, lies in {}", root().display());
     ended_children() - before
 }
 
@@ -86,9 +88,19 @@ fn ended_children() -> f64 {
     ticks / 100.0
 }
 
-/// Writes the app into a new folder.
+/// Where the app lies.
+fn root() -> PathBuf {
+    env::temp_dir().join(format!("kiteline-bench-{}", std::process::id()))
+}
+
+/// Removes the app.
+pub(crate) fn clean() {
+    fs::remove_dir_all(root()).expect("the app's folder is ours");
+}
+
+/// Writes the app for these topics.
 fn app(from: &str, to: &str) -> PathBuf {
-    let root = env::temp_dir().join(format!("kiteline-{to}"));
+    let root = root();
     for folder in ["conf", "lib"] {
         fs::create_dir_all(root.join(folder)).expect("a folder");
     }
