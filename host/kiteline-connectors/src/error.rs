@@ -28,6 +28,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A file is written to by another sink, of this process or another one.
+    #[error("'{}' is in use by another sink", path.display())]
+    FileInUse {
+        /// Which one.
+        path: PathBuf,
+    },
     /// The folder of a file store is in use by another process.
     #[error("checkpoint folder '{}' is in use by another process", path.display())]
     Locked {

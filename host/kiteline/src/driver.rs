@@ -80,12 +80,14 @@ pub struct Summary {
 
 /// Everything that reaches the driver from outside the engine.
 pub(crate) enum Input {
-    Source(SourceEvent),
+    /// Of which consumer, and what.
+    Source(u64, SourceEvent),
     /// The source has left the group and is closed.
     SourceClosed(bool),
     Sink(SinkEvent),
     Write(WriteEvent),
-    Store(StoreEvent),
+    /// When, and what.
+    Store(kiteline_engine::ids::Instant, StoreEvent),
     Done(Done),
     Control(Control),
     /// A plugin was loaded aside, or not.

@@ -2,7 +2,7 @@
 //! is opened, and a write that failed half-way is taken back before the next one. What a line says is the caller's.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -33,7 +33,7 @@ impl FileSink {
     /// (fault case 24): its record was never committed, so it comes again.
     ///
     /// # Errors
-    /// The file cannot be opened, read, cut or synced.
+    /// The file cannot be opened, read, cut or synced, or is in use by another sink, of this process or another one.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
         let failed = |action| {
@@ -43,6 +43,12 @@ impl FileSink {
         let made = !path.exists();
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = options.map_err(failed("open"))?;
+        // two writers would write over each other's lines
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::FileInUse { path }),
+            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+        }
         let bytes = file.metadata().map_err(failed("read"))?.len();
         let good_bytes = last_line_end(&mut file, bytes).map_err(failed("read"))?;
         if bytes - good_bytes > CUT_BYTES_MAX {

@@ -56,9 +56,10 @@ impl Lease {
         };
     }
 
-    /// The session is over.
-    pub(super) fn end(&mut self) {
+    /// The session is over: what needs one is held from now on, so that a session that never comes back is noticed as well.
+    pub(super) fn end(&mut self, now: Instant) {
         self.session = false;
+        self.held_since.get_or_insert(now);
     }
 
     /// Whether there is a session, as far as we know.

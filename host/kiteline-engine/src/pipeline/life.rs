@@ -62,7 +62,7 @@ impl Pipeline {
 
     /// The session is gone: somebody else may own everything by now. Nothing is written any more under it.
     pub(super) fn on_expired(&mut self) {
-        self.lease.end();
+        self.lease.end(self.desk.at());
         self.desk.give_up_requests();
         self.membership.expired();
         self.swap.expired();

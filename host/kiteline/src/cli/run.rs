@@ -21,7 +21,7 @@ use crate::{
     config::plan::{Pipeline, Plan},
     driver::{Control, Driver, Handle, Options, Summary},
     error::{Exit, Failure, Problem},
-    observe::{Level, Log, LogFormat, Observer},
+    observe::{Level, Line, Log, LogFormat, Observer},
     output::Output,
 };
 
@@ -80,7 +80,18 @@ pub(super) fn run(arguments: &Arguments, output: &mut Output) -> Result<Exit, Fa
                     surroundings: arguments.settings.surroundings(),
                 };
                 let plan = &plan;
-                (pipeline, scope.spawn(move || driver.run(plan, pipeline, &options)))
+                let run = move || {
+                    let ended = driver.run(plan, pipeline, &options);
+                    if let Err(failure) = &ended {
+                        // told when it happens: the others may run on for months
+                        let why = failure.problems.first().map_or_else(String::new, |p| p.message.clone());
+                        let detail = failure.problems.first().and_then(|p| p.detail.clone()).unwrap_or_default();
+                        let line = Line::new(Level::Error, "pipeline.stopped", why).with("reason", detail);
+                        options.observer.line(line);
+                    }
+                    ended
+                };
+                (pipeline, scope.spawn(run))
             })
             .collect();
         running

@@ -41,6 +41,12 @@ impl Alone {
         self.look();
     }
 
+    /// This process has left the group.
+    pub(super) fn left(&mut self) {
+        self.have.clear();
+        self.missing_since = None;
+    }
+
     fn look(&mut self) {
         if self.have.len() >= self.wanted {
             self.missing_since = None;

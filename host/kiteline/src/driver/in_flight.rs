@@ -22,7 +22,9 @@ pub(super) struct Entry {
     pub(super) open: Vec<u8>,
     /// What sinks refused for good so far.
     pub(super) refused: Vec<Rejection>,
-    /// Why a sink failed, if one did: told once.
+    /// Whether dead letters for what sinks refused were asked for.
+    pub(super) lettered: bool,
+    /// Whether a sink failed: told once.
     pub(super) failed: bool,
 }
 
@@ -44,6 +46,7 @@ impl InFlight {
             written: None,
             open: Vec::new(),
             refused: Vec::new(),
+            lettered: false,
             failed: false,
         };
         self.entries.insert(id, entry);

@@ -26,19 +26,21 @@ use kiteline_sandbox::{Deployment, LogLevel};
 use super::{
     Input,
     alone::Alone,
-    clock, count, forward,
+    count,
     in_flight::{InFlight, partition_of},
     log_range,
     prepare::Loader,
     process::Process,
     workers::{Done, Job, Transformed, Workers},
-    writer::{REFUSED, Target, Write, WriteEvent, Writer, Written, of_ticket, slots},
+    writer::{REDUCED, REFUSED, Target, Write, WriteEvent, Writer, Written, of_ticket, slots},
 };
 use crate::{
     config::plan::OnRecordError,
     observe::{Level, Line, Observer},
 };
 
+/// Loaded plugins that are kept at a time.
+const CANDIDATES_MAX: usize = 8;
 /// Rejected records named in the log, of one batch; the rest is counted.
 const REJECTIONS_LOGGED: usize = 1;
 
@@ -50,6 +52,10 @@ pub(super) struct Performer {
     pub(super) source_config: KafkaSourceConfig,
     /// There while the process is in the group.
     pub(super) source: Option<KafkaSource>,
+    /// Tells its events from those of a consumer before it.
+    pub(super) source_number: u64,
+    /// A consumer that is leaving the group.
+    pub(super) leaving: Option<Receiver<()>>,
     pub(super) kafka: Option<Arc<KafkaSink>>,
     pub(super) workers: Workers,
     pub(super) writer: Writer,
@@ -61,8 +67,10 @@ pub(super) struct Performer {
     pub(super) alone: Option<Alone>,
     pub(super) loader: Loader,
     pub(super) in_flight: InFlight,
-    /// Loaded plugins that have no number yet, by token.
+    /// Loaded plugins by token: the one that is live, and those that may become it.
     pub(super) candidates: BTreeMap<u64, Deployment>,
+    /// Token of the live one.
+    pub(super) live_token: u64,
     /// Digests of the plugins by number.
     pub(super) digests: BTreeMap<Revision, Arc<str>>,
     /// Log ends as last heard, for the lag that people see.
@@ -139,7 +147,13 @@ impl Performer {
     }
 
     fn join(&mut self) {
-        match KafkaSource::start(self.source_config.clone(), forward(&self.inputs, Input::Source)) {
+        self.source_number += 1;
+        let (number, inputs) = (self.source_number, self.inputs.clone());
+        let events = move |event| {
+            // nobody waits for it any more once the driver has ended
+            let _ = inputs.send(Input::Source(number, event));
+        };
+        match KafkaSource::start(self.source_config.clone(), events) {
             Ok(source) => self.source = Some(source),
             Err(e) => self.answers.push_back(Event::Failed(crate::error::Chain(&e).to_string())),
         }
@@ -148,9 +162,15 @@ impl Performer {
     /// Leaving may wait for a broker: on a thread of its own, within a bound.
     fn leave(&mut self) {
         let Some(source) = self.source.take() else { return };
+        if let Some(alone) = &mut self.alone {
+            alone.left();
+        }
         let inputs = self.inputs.clone();
+        let (done, left) = std::sync::mpsc::channel();
+        self.leaving = Some(left);
         let close = move || {
             let closed = source.close(Duration::from_secs(5));
+            let _ = done.send(());
             let _ = inputs.send(Input::SourceClosed(closed));
         };
         // without a thread the consumer is dropped, and the group finds out by time
@@ -159,12 +179,22 @@ impl Performer {
 
     /// A loaded plugin waits for its number.
     pub(super) fn candidate(&mut self, token: u64, deployment: Deployment) {
-        self.candidates.retain(|known, _| *known == 1);
         self.candidates.insert(token, deployment);
+        // the live one is the oldest; of many that were loaded meanwhile only the last ones can matter
+        while self.candidates.len() > CANDIDATES_MAX {
+            let oldest_waiting = self.candidates.keys().copied().find(|known| *known > self.live_token);
+            let Some(oldest) = oldest_waiting else { break };
+            self.candidates.remove(&oldest);
+        }
     }
 
     fn live(&mut self, token: u64, revision: Revision) {
-        let Some(deployment) = self.candidates.get(&token).cloned() else { return };
+        let Some(deployment) = self.candidates.get(&token).cloned() else {
+            let why = format!("the plugin of revision {} is not loaded any more", revision.0);
+            return self.answers.push_back(Event::Failed(why));
+        };
+        self.live_token = token;
+        self.candidates.retain(|known, _| *known >= token);
         let digest: Arc<str> = deployment.plugin().digest().into();
         let line = Line::new(Level::Info, "transform.live", "plugin is live").with("revision", revision.0);
         self.observer.line(line.with("digest", &digest));
@@ -175,7 +205,9 @@ impl Performer {
     /// Turns what happened outside into what the engine understands; none if it only concerns people.
     pub(super) fn event(&mut self, input: Input) -> Option<Event> {
         match input {
-            Input::Source(event) => self.source_event(event),
+            // what a consumer says that has left the group since is void
+            Input::Source(number, _) if number != self.source_number || self.source.is_none() => None,
+            Input::Source(_, event) => self.source_event(event),
             Input::SourceClosed(in_time) => {
                 if !in_time {
                     let text = "the Kafka consumer did not close in time; it ends with the process";
@@ -186,7 +218,8 @@ impl Performer {
             Input::Sink(event) => self.sink_event(event),
             Input::Write(WriteEvent::Acknowledged(ticket)) => self.acknowledged(ticket),
             Input::Write(WriteEvent::Failed(ticket, message)) => self.failed(ticket, message),
-            Input::Store(event) => self.store_event(event),
+            Input::Write(WriteEvent::Broken(message)) => Some(Event::Failed(message)),
+            Input::Store(at, event) => self.store_event(at, event),
             Input::Done(done) => self.done(done),
             Input::Control(_) | Input::Loaded(_) => None,
         }
@@ -238,13 +271,13 @@ impl Performer {
         None
     }
 
-    fn store_event(&mut self, event: StoreEvent) -> Option<Event> {
+    /// `at`: when the store said it, which may be long before it is heard.
+    fn store_event(&mut self, at: kiteline_engine::ids::Instant, event: StoreEvent) -> Option<Event> {
         Some(match event {
             StoreEvent::Session { session, timeout_ms } => Event::StoreSession { session, timeout_ms },
             StoreEvent::Expired => Event::StoreExpired,
             StoreEvent::Answer { request, answer, sent_ms_ago } => {
-                let now = clock::now().at;
-                let sent = kiteline_engine::ids::Instant(now.0.saturating_sub(sent_ms_ago));
+                let sent = kiteline_engine::ids::Instant(at.0.saturating_sub(sent_ms_ago));
                 Event::StoreAnswer { request, answer, sent }
             }
             StoreEvent::Disconnected => {
@@ -341,7 +374,7 @@ impl Performer {
         if !entry.open.is_empty() {
             return None;
         }
-        if slot != REFUSED && !entry.refused.is_empty() {
+        if !entry.lettered && !entry.refused.is_empty() {
             return Some(Event::SinkRefused(batch));
         }
         if let Some(written) = &entry.written {
@@ -356,9 +389,7 @@ impl Performer {
         let (batch, slot) = of_ticket(ticket);
         let entry = self.in_flight.get(batch)?;
         if slot >= super::writer::DEAD_LETTERS {
-            // a dead letter that cannot be written: the partition waits, nothing is lost
-            let why = records.into_iter().next().map(|(_, why)| why).unwrap_or_default();
-            return self.failed(ticket, format!("a dead letter was refused: {why}"));
+            return self.letters_refused(batch, slot, &records);
         }
         let written = entry.written.clone()?;
         count(&self.observer.counters.records_rejected, records.len() as u64);
@@ -368,6 +399,25 @@ impl Performer {
             entry.refused.push(Rejection { source, stage: Stage::Sink, code, message });
         }
         self.acknowledged(ticket)
+    }
+
+    /// Dead letters that the sink does not take as they are: written once more with less of the value. If that does not help, the
+    /// partition stands still with its reason: nothing is lost, and nothing turns in a circle.
+    fn letters_refused(&mut self, batch: BatchId, slot: u8, records: &[(u32, String)]) -> Option<Event> {
+        let entry = self.in_flight.get(batch)?;
+        let written = entry.written.clone()?;
+        if slot == REDUCED {
+            let why = records.first().map(|(_, why)| why.clone()).unwrap_or_default();
+            let (partition, feed) = (partition_of(&entry.source), entry.feed);
+            let message = format!("a dead letter is refused even without its value: {why}");
+            return Some(Event::PartitionFailed { partition, feed, message });
+        }
+        let letters = if slot == REFUSED { &entry.refused } else { &written.result.rejected };
+        let again = records.iter().filter_map(|(index, _)| letters.get(*index as usize).cloned()).collect();
+        entry.open.retain(|open| *open != slot);
+        entry.open.push(REDUCED);
+        self.writer.send(Write::Reduced(written, again));
+        None
     }
 
     fn failed(&mut self, ticket: u64, message: String) -> Option<Event> {
@@ -380,6 +430,7 @@ impl Performer {
         let Some(entry) = self.in_flight.get(batch) else { return };
         let Some(written) = entry.written.clone() else { return };
         entry.open = vec![REFUSED];
+        entry.lettered = true;
         match &self.on_record_error {
             OnRecordError::DeadLetter(_) => {
                 let letters = entry.refused.clone();
@@ -407,11 +458,15 @@ impl Performer {
 
     /// Closes everything in the order of the stages. Late events are taken off the queue meanwhile, so that nobody waits for it.
     pub(super) fn close(self, inputs: &Receiver<Input>, grace: Duration) {
-        let Self { source, workers, writer, kafka, store, .. } = self;
+        let Self { source, leaving, workers, writer, kafka, store, .. } = self;
         let (done, closed) = std::sync::mpsc::channel();
         let close = move || {
             if let Some(source) = source {
                 source.close(grace);
+            }
+            if let Some(leaving) = leaving {
+                // the group is told before the process ends, or it would wait for the member's session
+                let _ = leaving.recv_timeout(grace);
             }
             workers.close();
             writer.close();

@@ -15,7 +15,7 @@ use std::{
 
 use kiteline_avro::Schema;
 use kiteline_connectors::{
-    checkpoint::Store,
+    checkpoint::{Store, StoreEvent},
     decode::{Registry, RegistryError},
     kafka_admin::KafkaAdmin,
     sink::kafka::{KafkaSink, KafkaSinkConfig},
@@ -32,7 +32,7 @@ use kiteline_sandbox::{CallLimits, Deployment, DeploymentSetup, Format, Plugin, 
 use super::{
     Control, Input, Options,
     alone::Alone,
-    forward,
+    clock, forward,
     lines::{Lines, PortValues},
     perform::Performer,
     process::{Process, random_seed},
@@ -133,7 +133,7 @@ pub(super) fn prepare(
         provenance: Provenance { pipeline: format!("{}/{}", plan.app.name, pipeline.name), member: member.clone() },
     };
     let writer = Writer::start(targets, queue_max, forward(sender, Input::Write)).map_err(threads)?;
-    let store = Store::start(wiring::store(plan, pipeline.name.as_str(), false)?, forward(sender, Input::Store))
+    let store = Store::start(wiring::store(plan, pipeline.name.as_str(), false)?, store_events(sender))
         .map_err(|e| fail("checkpoint.store", "the checkpoint store cannot be used", &e))?;
     let identity = Identity {
         member: MemberId(member.into()),
@@ -170,6 +170,8 @@ pub(super) fn prepare(
         store,
         source_config: preparing.source_config(),
         source: None,
+        source_number: 0,
+        leaving: None,
         kafka,
         workers,
         writer,
@@ -180,12 +182,21 @@ pub(super) fn prepare(
         loader,
         in_flight: super::in_flight::InFlight::default(),
         candidates: [(FIRST_TOKEN, deployment)].into(),
+        live_token: FIRST_TOKEN,
         digests: std::collections::BTreeMap::new(),
         ends: std::collections::BTreeMap::new(),
         committed_at: Instant::now(),
         answers: std::collections::VecDeque::new(),
     };
     Ok(Some(Prepared { engine, performer }))
+}
+
+/// What the store says counts from when it says it: a proof of the session must not become younger by waiting here.
+fn store_events(sender: &SyncSender<Input>) -> impl Fn(StoreEvent) + Send + Sync + use<> {
+    let inputs = sender.clone();
+    move |event| {
+        let _ = inputs.send(Input::Store(clock::now().at, event));
+    }
 }
 
 fn cores() -> usize {

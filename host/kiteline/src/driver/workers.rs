@@ -13,7 +13,7 @@ use std::{
 };
 
 use kiteline_avro::Schema;
-use kiteline_connectors::decode::{WireError, WireFormat};
+use kiteline_connectors::decode::WireFormat;
 use kiteline_engine::{
     ids::{BatchId, Revision, TopicPartition},
     record::{OutputBatch, RecordBatch, Rejection},
@@ -236,6 +236,7 @@ fn decode(
     data.clear();
     // records of one batch mostly have one schema: remembered, so that a record costs no look-up
     let mut last: Option<(u32, WriterId)> = None;
+    let mut waits_for = None;
     for record in &records.records {
         let Some(value) = record.value.of(&records.bytes) else {
             data.push(Datum::Tombstone);
@@ -247,35 +248,36 @@ fn decode(
                 Err(message) => Datum::Undecodable { code: RESOLUTION, message },
             },
             Decoding::Registry(schemas) => match WireFormat::Confluent.strip(value) {
-                Err(e) => Datum::Undecodable { code: WIRE_FORMAT, message: wire_message(e) },
+                Err(e) => Datum::Undecodable { code: WIRE_FORMAT, message: e.to_string() },
                 Ok((id, from)) => {
                     let id = id.unwrap_or_default();
                     let from = u32::try_from(from).unwrap_or(u32::MAX);
                     match last.filter(|(known, _)| *known == id) {
                         Some((_, writer)) => Datum::At { writer, from },
-                        None => match writers.by_id(id, schemas)? {
-                            Ok(writer) => {
+                        None => match writers.by_id(id, schemas) {
+                            Ok(Ok(writer)) => {
                                 last = Some((id, writer));
                                 Datum::At { writer, from }
                             }
-                            Err((code, message)) => Datum::Undecodable { code, message },
+                            Ok(Err((code, message))) => Datum::Undecodable { code, message },
+                            Err(what) => {
+                                // go on, so that every schema of the batch is asked for at once
+                                waits_for.get_or_insert(what);
+                                Datum::Tombstone
+                            }
                         },
                     }
                 }
             },
         });
     }
-    Ok(())
+    waits_for.map_or(Ok(()), Err)
 }
 
 /// Decode errors of the contract.
 const WIRE_FORMAT: u16 = 1;
 const SCHEMA: u16 = 2;
 const RESOLUTION: u16 = 7;
-
-fn wire_message(error: WireError) -> String {
-    error.to_string()
-}
 
 impl Writers {
     fn plain(&mut self, schema: &Schema) -> Result<WriterId, String> {

@@ -31,6 +31,10 @@ use super::{
 
 /// Batches that share one sync of the files.
 const SHARED_MAX: usize = 64;
+/// Most of a value that is kept in a dead letter which was refused as it is, in bytes.
+const REDUCED_VALUE_MAX: usize = 1_024;
+/// Slot of dead letters that were refused once and carry less of their value.
+pub(super) const REDUCED: u8 = 253;
 /// Slot of dead letters that decode and transform made.
 pub(super) const DEAD_LETTERS: u8 = 254;
 /// Slot of dead letters for what a sink refused.
@@ -143,6 +147,8 @@ pub(super) enum Write {
     Outputs(Arc<Written>),
     /// Write dead letters for outputs that a sink refused.
     Refused(Arc<Written>, Vec<Rejection>),
+    /// Write dead letters again that the sink did not take whole.
+    Reduced(Arc<Written>, Vec<Rejection>),
 }
 
 /// What came of a ticket that the writer itself can answer for.
@@ -152,6 +158,8 @@ pub(crate) enum WriteEvent {
     Acknowledged(u64),
     /// Not durable, for a reason that may pass.
     Failed(u64, String),
+    /// A sink is gone for good: whoever read standard output.
+    Broken(String),
 }
 
 /// The writer of one pipeline.
@@ -291,6 +299,10 @@ impl Work {
                 let partition = partition_of(&written.source);
                 self.dead_letters(ticket(written.batch, REFUSED), &written, &partition, &rejected, events);
             }
+            Write::Reduced(written, rejected) => {
+                let partition = partition_of(&written.source);
+                self.dead_letters(ticket(written.batch, REDUCED), &written, &partition, &rejected, events);
+            }
         }
     }
 
@@ -343,7 +355,8 @@ impl Work {
         match (written, file) {
             (Ok(()), Some(file)) => self.unsynced.push(Unsynced { ticket, file, partition: partition.clone() }),
             (Ok(()), None) => events(WriteEvent::Acknowledged(ticket)),
-            (Err(e), _) => {
+            (Err(e), None) => events(WriteEvent::Broken(chain(&e))),
+            (Err(e), Some(_)) => {
                 events(WriteEvent::Failed(ticket, chain(&e)));
                 self.end_lane(partition);
             }
@@ -370,10 +383,15 @@ impl Work {
                 self.lines(ticket, Some(file), partition, events);
             }
             Some(DeadLetters::Topic(topic)) => {
+                let reduced = of_ticket(ticket).1 == REDUCED;
+                let value_max = if reduced { REDUCED_VALUE_MAX } else { usize::MAX };
                 let notes: Vec<_> =
                     rejected.iter().map(|r| self.targets.provenance.headers(written, r, at_ms)).collect();
-                let letters: Vec<_> =
-                    rejected.iter().zip(&notes).map(|(r, notes)| letter(&written.source, r, notes)).collect();
+                let letters: Vec<_> = rejected
+                    .iter()
+                    .zip(&notes)
+                    .map(|(r, notes)| letter(&written.source, r, notes, value_max))
+                    .collect();
                 if let Some(kafka) = &self.targets.kafka {
                     kafka.write_dead_letters(ticket, topic, &letters);
                 }
@@ -417,17 +435,26 @@ impl Provenance {
     }
 }
 
-/// The original bytes, its own headers, and the provenance behind them.
-fn letter<'a>(source: &'a RecordBatch, rejection: &Rejection, notes: &'a [String; 11]) -> DeadLetter<'a> {
+/// The original bytes, its own headers, and the provenance behind them. Of a value longer than `value_max` only the beginning is
+/// kept, its own headers are left out, and a header says so.
+fn letter<'a>(
+    source: &'a RecordBatch,
+    rejection: &Rejection,
+    notes: &'a [String; 11],
+    value_max: usize,
+) -> DeadLetter<'a> {
     let record = &source.records[rejection.source as usize];
     let bytes = &source.bytes;
+    let value = record.value.of(bytes);
+    let cut = value_max != usize::MAX;
     let own = source.headers_of(record).iter().map(|h| (h.name.of(bytes).unwrap_or_default(), h.value.of(bytes)));
-    let own = own.filter(|(name, _)| !HEADERS.iter().any(|h| h.as_bytes() == *name));
+    let own = own.filter(|(name, _)| !cut && !HEADERS.iter().any(|h| h.as_bytes() == *name));
     let notes = HEADERS.iter().zip(notes).map(|(name, value)| (name.as_bytes(), Some(value.as_bytes())));
+    let reduced: Option<(&[u8], Option<&[u8]>)> = cut.then_some((b"kiteline.reduced", Some(b"true")));
     DeadLetter {
         key: record.key.of(bytes),
-        value: record.value.of(bytes),
-        headers: own.chain(notes).collect(),
+        value: value.map(|v| &v[..v.len().min(value_max)]),
+        headers: own.chain(notes).chain(reduced).collect(),
         timestamp_ms: record.timestamp_ms,
     }
 }

@@ -108,7 +108,11 @@ impl Log {
                 for (name, value) in &line.fields {
                     let quoted = value.is_empty() || value.contains([' ', '"', '=']);
                     let value = escape(value);
-                    let _ = if quoted { write!(text, " {name}=\"{value}\"") } else { write!(text, " {name}={value}") };
+                    let _ = if quoted {
+                        write!(text, " {name}=\"{}\"", value.replace('"', "\\\""))
+                    } else {
+                        write!(text, " {name}={value}")
+                    };
                 }
                 text.push('\n');
                 text

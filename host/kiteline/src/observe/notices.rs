@@ -51,7 +51,7 @@ pub(super) fn line(notice: &Notice) -> Option<Line> {
         ),
         Notice::Resumed => Line::new(Info, "checkpoint.resumed", "the checkpoint store answers again"),
         Notice::Rewound(tp, from, why) => {
-            Line::new(Warn, "source.rewound", "something was not written; reading again from the low-water mark")
+            Line::new(Warn, "source.rewound", "a batch did not go through; reading again from the low-water mark")
                 .with("partition", tp)
                 .with("from", from)
                 .with("reason", why)
@@ -87,7 +87,7 @@ pub(super) fn line(notice: &Notice) -> Option<Line> {
             Line::new(Debug, "checkpoint.commit-unclear", text).with("partitions", partitions)
         }
         Notice::StoreFailed(why) => {
-            Line::new(Error, "checkpoint.store-failed", "the checkpoint store cannot do what was asked")
+            Line::new(Error, "checkpoint.store-failed", "the checkpoint store, or what it holds, stands in the way")
                 .with("reason", why)
         }
         Notice::LateCompletion => return None,

@@ -44,6 +44,7 @@ impl<'a> Handing<'a> {
     fn open(producing: &'a Producing, ticket: u64, records: usize) -> Option<Self> {
         let Some(place) = producing.tickets().open(ticket, records as u32, producing.delivery_timeout) else {
             let message = "too much is under way, and nothing was acknowledged in time".to_owned();
+            producing.end_lanes();
             producing.tell(Some(SinkEvent::Failed { ticket, message }));
             return None;
         };
@@ -75,6 +76,7 @@ impl<'a> Handing<'a> {
             Fate::Refused(why) => self.producing.tickets().refuse(self.place, index, why),
             Fate::Failed(why) => {
                 self.producing.tickets().fail(self.place, 1, &why);
+                self.producing.end_lanes();
                 self.unsent += 1;
                 return false;
             }
