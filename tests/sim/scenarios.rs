@@ -14,6 +14,7 @@ const SCENARIOS: &[(&str, u64)] = &[
     ("a bounded run did not wait for the partitions of a dead member", 319),
     ("a late removal of a ghost removed the new member of that name", 848),
     ("a member left between two sessions, and nobody closed its run", 483),
+    ("a revocation was answered once more after the same partition was lost and given again", 98_355),
     ("records that the log lost after the first look were skipped without a word", 1518),
 ];
 

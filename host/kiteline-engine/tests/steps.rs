@@ -313,3 +313,19 @@ fn only_the_partitions_of_the_owner_that_is_gone_are_taken_at_once() {
     let audits = rig.nodes.keys().filter(|key| matches!(key, Key::Audit(..))).count();
     assert_eq!(audits, 0, "nothing was forced");
 }
+
+/// Two partitions are asked back; before the drain is over they are lost, which is answered, and one is given to us again. The
+/// time of the first request must not give it back under us.
+#[test]
+fn a_revocation_is_not_answered_again_after_a_loss() {
+    let mut rig = Rig::working(Limits::default());
+    let feeds = [rig.feed(0), rig.feed(1)];
+    rig.step(fetched(0, feeds[0], 1, 0, 10));
+    rig.step(fetched(1, feeds[1], 2, 0, 10));
+    let answers = |effects: Vec<Effect>| effects.into_iter().filter(|e| matches!(e, Effect::AnswerRevoke(_))).count();
+    assert_eq!(answers(rig.step(Event::Revoked(vec![tp(0), tp(1)]))), 0, "batches are in flight");
+    assert_eq!(answers(rig.step(Event::Lost(vec![tp(0), tp(1)]))), 1);
+    rig.step(Event::Assigned(vec![tp(0)]));
+    let late: usize = (0..200).map(|_| answers(rig.tick_after(100))).sum();
+    assert_eq!(late, 0);
+}

@@ -70,6 +70,14 @@ impl Pipeline {
             self.forget_flow(tp);
         }
         self.tick_partitions();
+        // an older revocation of the same partitions is answered by this: a second answer, later, could give back what the group
+        // has given to us again meanwhile
+        if let Some(revoke) = &mut self.revoke {
+            revoke.partitions.retain(|tp| !list.contains(tp));
+            if revoke.partitions.is_empty() {
+                self.revoke = None;
+            }
+        }
         self.desk.effects.push(Effect::AnswerRevoke(list));
     }
 
