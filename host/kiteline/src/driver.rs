@@ -2,7 +2,8 @@
 //!
 //! One thread owns the engine of one pipeline. Everything that happens comes to it as an [`Input`] through one bounded queue;
 //! for each, the engine is stepped and its effects are handed to whoever performs them: the source's thread, the workers, the
-//! writer, the store's thread. None of these hand-overs waits: the engine keeps fewer in flight than their queues hold.
+//! writer, the store's thread. These hand-overs are meant not to wait: the queues hold
+//! more than the batches that the engine has in flight. With very many partitions they can fill; ARCHITECTURE.md says when.
 
 mod alone;
 pub mod clock;

@@ -1,7 +1,8 @@
 //! Writer schemas of records: at hand, or asked for beside the data path.
 //!
 //! A worker never waits for a registry. What is not at hand is queued for one thread; the batch is tried again later, and
-//! while the registry is out nothing is skipped. Bounded: the ids in the queue, and what the registry itself caches.
+//! while the registry is out nothing is skipped. Bounded: the ids in the queue, and those that are
+//! remembered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +19,8 @@ use kiteline_connectors::decode::{Registry, RegistryError};
 
 /// Ids that may wait for an answer at the same time.
 const WAITING_MAX: usize = 64;
+/// Ids that are remembered of each kind. Far more than a pipeline has; random bytes taken for ids could come to any number.
+const REMEMBERED_MAX: usize = 4_096;
 /// How long a permanent failure is believed: the schema may be registered a moment after the record was written.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 
@@ -62,11 +65,22 @@ impl Schemas {
                 match answer {
                     Ok(schema) => {
                         known.trouble = None;
+                        if known.found.len() >= REMEMBERED_MAX {
+                            // the registry's client still has what is used
+                            known.found.clear();
+                        }
                         known.found.insert(id, schema);
                     }
                     Err(RegistryError::Passing { .. }) => known.trouble = answer.err().map(|e| e.to_string()),
                     Err(e) => {
-                        let until = Instant::now() + REFUSED_FOR;
+                        let now = Instant::now();
+                        let until = now + REFUSED_FOR;
+                        if known.refused.len() >= REMEMBERED_MAX {
+                            known.refused.retain(|_, (_, until)| *until > now);
+                        }
+                        if known.refused.len() >= REMEMBERED_MAX {
+                            known.refused.pop_first();
+                        }
                         known.refused.insert(id, (e.to_string(), until));
                     }
                 }

@@ -133,8 +133,8 @@ impl Workers {
     }
 }
 
-/// The queue is longer than everything the engine may have in flight, so this never waits; a worker that is gone loses the job,
-/// and the stall limit shows it.
+/// The queue holds more than the batches that the engine has in flight, so this waits only where very many partitions are flushed at
+/// once. A worker that is gone loses the job, and the stall limit shows it.
 fn send(queue: &SyncSender<Job>, job: Job) {
     let _ = queue.send(job);
 }
